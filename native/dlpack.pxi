@@ -1,0 +1,168 @@
+# Tensors in: the per-type table, DLPack's exchange API, capsules, and the owner of an imported tensor.
+
+cdef class TypeEntry:
+    """What is known about one argument type: how it exports, and what its producer adds."""
+
+    cdef object tp
+    cdef const tfi_dl_exchange* api
+    cdef readonly object producer
+    cdef bint direct          # the exchange API may be used without asking the producer first
+    cdef bint read_only       # the type's tensors may never be written
+    cdef object check         # producer.check, or None
+    cdef object wrote         # producer.wrote, or None
+    cdef bint vouched         # the producer vouches that the capsule tells the right device
+    cdef bint stream_ordered  # its allocator reuses memory in the order of the producer's current stream
+    cdef bint is_tensor
+
+    @property
+    def has_exchange_api(self):
+        """Whether the type offers DLPack's C exchange API, major version 1."""
+        return self.api != NULL
+
+
+cdef dict type_table = {}
+cdef PyTypeObject* hot_type = NULL   # the last type looked up; its entry is kept alive by type_table
+cdef PyObject* hot_entry = NULL
+
+
+cdef const tfi_dl_exchange* exchange_api_of(tp):
+    """Return the type's exchange API of major version 1, or NULL."""
+    cdef const tfi_dl_exchange* api
+    capsule = getattr(tp, "__dlpack_c_exchange_api__", None)
+    if capsule is None or not PyCapsule_IsValid(capsule, b"dlpack_exchange_api"):
+        return NULL
+    api = <const tfi_dl_exchange*>PyCapsule_GetPointer(capsule, b"dlpack_exchange_api")
+    while api != NULL and api.header.version.major > 1:
+        api = <const tfi_dl_exchange*>api.header.prev_api
+    if api != NULL and api.header.version.major == 1:
+        return api
+    return NULL
+
+
+cdef TypeEntry make_entry(tp):
+    cdef TypeEntry entry = TypeEntry()
+    producer = resolve_type(tp)
+    entry.tp = tp
+    entry.api = exchange_api_of(tp)
+    entry.producer = producer
+    entry.is_tensor = (
+        hasattr(tp, "__dlpack__") or hasattr(tp, "__cuda_array_interface__") or (producer is not None and producer.claims(tp))
+    )
+    entry.vouched = producer is not None
+    if producer is not None:
+        entry.read_only = producer.is_read_only(tp)
+        entry.stream_ordered = producer.stream_ordered
+        entry.check = producer.check
+        entry.wrote = producer.wrote if producer.tracks_writes else None
+        entry.direct = (
+            entry.api != NULL and entry.api.view_from_object != NULL and tp in producer.exact_types
+        )
+    type_table[tp] = entry
+    return entry
+
+
+cdef inline TypeEntry entry_of(obj):
+    global hot_type, hot_entry
+    cdef PyTypeObject* tp = Py_TYPE(obj)
+    cdef TypeEntry entry
+    if tp == hot_type:
+        return <TypeEntry>hot_entry
+    entry = type_table.get(<object>tp)
+    if entry is None:
+        entry = make_entry(<object>tp)
+    hot_type, hot_entry = tp, <PyObject*>entry
+    return entry
+
+
+def type_entry(obj):
+    """Return what the core knows about the type of `obj`."""
+    return entry_of(obj)
+
+
+def forget_types():
+    """Empty the per-type table, for tests that register producers."""
+    global hot_type, hot_entry
+    hot_type, hot_entry = NULL, NULL
+    type_table.clear()
+
+
+cdef class Managed:
+    """Owner of one imported DLPack tensor; its deleter runs exactly once, when this object goes."""
+
+    cdef tfi_dl_managed* legacy
+    cdef tfi_dl_managed_versioned* versioned
+    cdef object keep  # what the memory belongs to when no deleter says so
+
+    cdef tfi_dl_tensor* tensor(self):
+        return &self.versioned.tensor if self.versioned != NULL else &self.legacy.tensor
+
+    cdef bint is_read_only(self):
+        return self.versioned != NULL and (self.versioned.flags & TFI_DL_FLAG_READ_ONLY) != 0
+
+    def __dealloc__(self):
+        if self.versioned != NULL and self.versioned.deleter != NULL:
+            self.versioned.deleter(self.versioned)
+        elif self.legacy != NULL and self.legacy.deleter != NULL:
+            self.legacy.deleter(self.legacy)
+
+
+cdef Managed consume(capsule):
+    """Take the tensor out of a capsule.  The capsule is renamed before anything can fail, so one side owns it."""
+    cdef Managed managed = Managed()
+    if PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+        managed.versioned = <tfi_dl_managed_versioned*>PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+        PyCapsule_SetName(capsule, b"used_dltensor_versioned")
+        if managed.versioned.version.major != 1:
+            raise refuse_import("version", capsule, (managed.versioned.version.major, managed.versioned.version.minor))
+        return managed
+    if PyCapsule_IsValid(capsule, b"dltensor"):
+        managed.legacy = <tfi_dl_managed*>PyCapsule_GetPointer(capsule, b"dltensor")
+        PyCapsule_SetName(capsule, b"used_dltensor")
+        return managed
+    raise refuse_import("capsule", capsule, None)
+
+
+cdef object call_dlpack(obj, stream):
+    """Ask for a versioned capsule, then once more without keywords if the producer knows none of them."""
+    method = obj.__dlpack__
+    try:
+        if stream is None:
+            return method(max_version=(1, 3)), True
+        return method(stream=stream, max_version=(1, 3)), True
+    except TypeError as first:
+        try:
+            return method(), False
+        except TypeError:
+            raise first from None
+
+
+cdef Managed import_object(obj, TypeEntry entry, SessionCore session, bint* ordered):
+    """Import through `__dlpack__`, or `__cuda_array_interface__` where that is all there is."""
+    cdef Managed managed
+    ordered[0] = True
+    if not hasattr(obj, "__dlpack__"):
+        if hasattr(obj, "__cuda_array_interface__"):
+            return consume(session._import_array_interface(obj))
+        raise refuse_import("producer", obj, None)
+    declared = None if entry.vouched else declared_device(obj)
+    if declared is not None and declared[0] != session.device_type and declared[0] in (TFI_DL_CPU, TFI_DL_CUDA):
+        raise refuse_import("device", obj, (session, declared))
+    stream = None if session.device_type == TFI_DL_CPU else (session.stream_handle or 1)
+    if entry.vouched:
+        obj = entry.producer.exportable(obj)
+    try:
+        capsule, ordered[0] = call_dlpack(obj, stream)
+    except Exception as error:
+        raise refuse_import("export", obj, (session, error)) from error
+    managed = consume(capsule)
+    if declared is not None and declared[0] != managed.tensor().device.device_type:
+        raise refuse_import("device_mismatch", obj, (declared, managed.tensor().device.device_type))
+    return managed
+
+
+cdef object declared_device(obj):
+    try:
+        kind, ordinal = obj.__dlpack_device__()
+        return int(kind), int(ordinal)
+    except Exception as error:
+        raise refuse_import("device_query", obj, error) from error

@@ -1,0 +1,46 @@
+# The Python functions that the core calls on its slow paths, set once by the package.
+
+cdef object explain = None        # (code, index, session, function, config, args) -> exception
+cdef object resolve_type = None   # (type) -> producer | None
+cdef object refuse_import = None  # (code, object, facts) -> exception
+cdef object typed_scalar = None   # (object) -> KernelArg | None
+
+# Why a launch was refused.  `_explain.py` has the same names.
+cdef enum Refusal:
+    OK = 0
+    CLOSED, WRONG_THREAD, FORKED, FAILED_RUNTIME, FOREIGN_FUNCTION, CLOSED_MODULE
+    COUNT, KIND, SCALAR_RANGE, SCALAR_TYPE, STRUCT_SIZE, UNTYPED, NULL_ARGUMENT
+    DEVICE, DTYPE, LAYOUT, ALIGNMENT, READ_ONLY, WRITE_THROUGH_REF, NULL_DATA, EXPLICIT, FOREIGN_REF, EXTENT
+    ALIAS, GEOMETRY, SHARED_MEMORY, CLUSTER, COOPERATIVE, DRIVER, KERNEL_FAULT, ELEMENT_MULTIPLE, NOT_A_FUNCTION
+    LAUNCH_MODE, BAD_DTYPE
+
+REFUSALS = (
+    "OK", "CLOSED", "WRONG_THREAD", "FORKED", "FAILED_RUNTIME", "FOREIGN_FUNCTION", "CLOSED_MODULE", "COUNT", "KIND",
+    "SCALAR_RANGE", "SCALAR_TYPE", "STRUCT_SIZE", "UNTYPED", "NULL_ARGUMENT", "DEVICE", "DTYPE", "LAYOUT",
+    "ALIGNMENT", "READ_ONLY", "WRITE_THROUGH_REF", "NULL_DATA", "EXPLICIT", "FOREIGN_REF", "EXTENT", "ALIAS",
+    "GEOMETRY", "SHARED_MEMORY", "CLUSTER", "COOPERATIVE", "DRIVER", "KERNEL_FAULT", "ELEMENT_MULTIPLE",
+    "NOT_A_FUNCTION", "LAUNCH_MODE", "BAD_DTYPE",
+)
+
+
+def install_hooks(*, explain_launch, producer_of, explain_import, scalar_of):
+    """Set the Python side of the slow paths."""
+    global explain, resolve_type, refuse_import, typed_scalar
+    explain, resolve_type, refuse_import, typed_scalar = explain_launch, producer_of, explain_import, scalar_of
+
+
+def load_driver():
+    """Resolve the driver table; return what is missing, or None."""
+    cdef const char* what = NULL
+    cdef int status
+    with nogil:
+        status = tfi_driver_load(&what)
+    return None if status == 0 else what.decode()
+
+
+def cpu_runtime_table():
+    """Return the address of the table that CPU images are initialised with."""
+    return <uintptr_t>tfi_cpu_runtime_table()
+
+
+DL_CPU, DL_CUDA, DL_CUDA_HOST, DL_CUDA_MANAGED = TFI_DL_CPU, TFI_DL_CUDA, TFI_DL_CUDA_HOST, TFI_DL_CUDA_MANAGED

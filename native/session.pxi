@@ -1,0 +1,413 @@
+# The session's compiled half: one captured device and stream, and the one launch path.
+
+cdef enum:
+    STACK_ARGUMENTS = 40
+    RECENT_LAUNCHES = 8
+    PENDING_LIMIT = 256
+    FOREIGN_STREAMS = 4
+    MESSAGE_BYTES = 1024
+
+
+cdef class SessionCore:
+    """What one thread holds while it launches: device, context, stream; `Session` adds the verbs."""
+
+    cdef unsigned long thread
+    cdef unsigned fork_generation
+    cdef public bint open
+    cdef readonly RuntimeCore runtime
+    cdef readonly int device_type, device_id
+    cdef readonly uintptr_t stream_handle
+    cdef void* context
+    cdef void* edge_event
+    cdef bint legacy_stream, pushed
+    cdef public object stream_ref  # the StreamRef of the captured stream
+    cdef readonly list pending    # owners in use since the last event
+    cdef list recent
+    cdef readonly int64_t launch_count
+    cdef readonly int driver_status
+    cdef readonly str message
+    cdef void* foreign[FOREIGN_STREAMS]
+    cdef int foreign_count
+    cdef const tfi_dl_exchange* met   # the producer whose current stream this launch has already asked for
+
+    def __init__(self, *args, **kwargs):
+        raise refuse_import("construct", self, None)
+
+    def _begin(self, RuntimeCore runtime, uintptr_t stream, uintptr_t context, uintptr_t edge_event):
+        """Capture; returns the driver's status of making the context current."""
+        cdef void* current = NULL
+        cdef int status = 0
+        self.thread, self.fork_generation = PyThread_get_thread_ident(), tfi_fork_generation
+        self.runtime, self.device_type, self.device_id = runtime, runtime.device_type, runtime.device_id
+        self.stream_handle, self.context, self.edge_event = stream, <void*>context, <void*>edge_event
+        self.legacy_stream = stream <= 2
+        self.pending, self.recent, self.open = [], [None] * RECENT_LAUNCHES, True
+        if self.device_type != TFI_DL_CPU:
+            status = tfi_driver.context_get_current(&current)
+            if status == 0 and current != self.context:
+                status = tfi_driver.context_push(self.context)
+                self.pushed = status == 0
+        return status
+
+    def _finish(self):
+        """Mark closed and give the previous context back; returns (driver status, context was ours)."""
+        cdef void* popped = NULL
+        cdef int status = 0
+        self.open = False
+        if not self.pushed:
+            return 0, True
+        self.pushed = False
+        status = tfi_driver.context_pop(&popped)
+        return status, popped == self.context
+
+    cdef Refusal ready(self) noexcept:
+        if not self.open:
+            return CLOSED
+        if self.fork_generation != tfi_fork_generation:
+            return FORKED
+        if self.thread != PyThread_get_thread_ident():
+            return WRONG_THREAD
+        return FAILED_RUNTIME if self.runtime.failed else OK
+
+    def _require_ready(self, op):
+        """Raise unless this session may be used here and now."""
+        cdef Refusal refusal = self.ready()
+        if refusal != OK:
+            raise explain(refusal, -1, self, op, None, ())
+
+    @property
+    def recent_kernels(self):
+        """The last kernels launched, oldest first."""
+        cdef int at = self.launch_count % RECENT_LAUNCHES
+        return [k for k in self.recent[at:] + self.recent[:at] if k is not None]
+
+    def launch(self, function, config, args):
+        """Check everything, then enqueue one launch of `function` on the captured stream.
+
+        `config` is a `LaunchConfig`; `args` is a list or tuple with one entry for each kernel parameter, in order.
+        A `const T*` parameter takes any tensor whose element type is T and reads it; a `T*` parameter takes one that
+        may be written.  Python numbers are converted to the declared width.  Returns once the work is enqueued; on
+        the CPU device, once it is done.
+
+        Raises `SignatureError`, `DTypeError`, `LayoutError`, `AliasError`, `ValidationError` or `RuntimeStateError`
+        before anything is enqueued, and `BackendError` where the driver refuses or (CPU device) the kernel faults.
+        """
+        cdef int index = -1
+        cdef Refusal refusal
+        if type(args) is not list and type(args) is not tuple:
+            args = tuple(args)
+        refusal = self.ready()
+        if refusal == OK:
+            refusal = self.admit(function, config, args)
+        if refusal == OK:
+            refusal = self.run(<Kernel>function, <LaunchShape>config, args, &index)
+        if refusal != OK:
+            raise explain(refusal, index, self, function, config, args)
+
+    cdef Refusal admit(self, function, config, args) except *:
+        cdef Kernel kernel
+        if not isinstance(function, Kernel):
+            return NOT_A_FUNCTION
+        if not isinstance(config, LaunchShape):
+            return GEOMETRY
+        kernel = <Kernel>function
+        if kernel.runtime is not self.runtime:
+            return FOREIGN_FUNCTION
+        if kernel.closed:
+            return CLOSED_MODULE
+        if kernel.parameter_count >= 0 and kernel.parameter_count != len(args):
+            return COUNT
+        return OK if kernel.checked is config else check_shape(kernel, <LaunchShape>config)
+
+    cdef Refusal run(self, Kernel kernel, LaunchShape shape, args, int* index) except *:
+        cdef uint64_t slots[STACK_ARGUMENTS]
+        cdef void* pointers[STACK_ARGUMENTS]
+        cdef Span spans[STACK_ARGUMENTS]
+        cdef Packing packing
+        cdef Py_ssize_t count = len(args)
+        cdef void* heap = NULL
+        packing.slots, packing.pointers, packing.spans = slots, pointers, spans
+        packing.span_count, packing.tracked = 0, False
+        if count > STACK_ARGUMENTS:
+            heap = PyMem_Malloc(count * (sizeof(uint64_t) + sizeof(void*) + sizeof(Span)))
+            if heap == NULL:
+                raise MemoryError
+            packing.spans = <Span*>heap
+            packing.slots = <uint64_t*>(packing.spans + count)
+            packing.pointers = <void**>(packing.slots + count)
+        try:
+            return self.pack_and_enqueue(kernel, shape, args, &packing, index)
+        finally:
+            if heap != NULL:
+                PyMem_Free(heap)
+
+    cdef Refusal pack_and_enqueue(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except *:
+        cdef Py_ssize_t i, count = len(args)
+        cdef list held = []
+        cdef Refusal refusal
+        cdef const Parameter* p
+        cdef bint is_list = type(args) is list
+        self.foreign_count, self.met = 0, NULL
+        for i in range(count):
+            p = &ANYTHING if kernel.parameter_count < 0 else &kernel.parameters[i]
+            obj = <object>(PyList_GET_ITEM_ptr(args, i) if is_list else PyTuple_GET_ITEM_ptr(args, i))
+            refusal = pack_one(obj, p, packing, <int>i, held, self)
+            if refusal != OK:
+                index[0] = <int>i
+                return refusal
+        if kernel.writes_any and not kernel.may_alias:
+            index[0] = find_alias(packing.spans, packing.span_count)
+            if index[0] >= 0:
+                return ALIAS
+        if shape.is_empty:
+            return OK
+        refusal = self.enqueue(kernel, shape, packing)
+        if refusal == OK:
+            self.settle(kernel, args, packing, held)
+        return refusal
+
+    cdef Refusal enqueue(self, Kernel kernel, LaunchShape shape, Packing* packing) except *:
+        if self.device_type == TFI_DL_CPU:
+            return self.enqueue_cpu(kernel, shape, packing)
+        return self.enqueue_cuda(kernel, shape, packing.pointers)
+
+    cdef Refusal enqueue_cuda(self, Kernel kernel, LaunchShape shape, void** pointers) noexcept:
+        cdef void* current = self.context
+        cdef void* popped
+        cdef int status
+        if self.legacy_stream:  # the default stream belongs to whichever context is current
+            tfi_driver.context_get_current(&current)
+            if current != self.context:
+                tfi_driver.context_push(self.context)
+        if shape.plain:
+            status = tfi_driver.launch_kernel(
+                kernel.handle, shape.grid_[0], shape.grid_[1], shape.grid_[2], shape.block_[0], shape.block_[1],
+                shape.block_[2], shape.shared_bytes, <void*>self.stream_handle, pointers, NULL)
+        else:
+            status = launch_extended(kernel, shape, <void*>self.stream_handle, pointers)
+        if current != self.context:
+            tfi_driver.context_pop(&popped)
+        self.driver_status = status
+        return OK if status == 0 else DRIVER
+
+    cdef Refusal enqueue_cpu(self, Kernel kernel, LaunchShape shape, Packing* packing) except *:
+        cdef tfi_cpu_launch_t launch
+        cdef char message[MESSAGE_BYTES]
+        cdef int i, status
+        cdef void* entry = kernel.handle
+        for i in range(3):
+            launch.grid[i], launch.block[i] = shape.grid_[i], shape.block_[i]
+        launch.shared_bytes, launch.args = shape.shared_bytes, packing.pointers
+        launch.check, launch.nspans, launch.spans = kernel.check, 0, NULL
+        if kernel.check:
+            launch.spans = <tfi_cpu_span*>PyMem_Malloc(sizeof(tfi_cpu_span) * (packing.span_count + 1))
+            if launch.spans == NULL:
+                raise MemoryError
+            launch.nspans = packing.span_count
+            for i in range(packing.span_count):
+                (<tfi_cpu_span*>launch.spans)[i] = tfi_cpu_span(
+                    packing.spans[i].low, packing.spans[i].high - packing.spans[i].low, packing.spans[i].argument)
+        with nogil:
+            status = tfi_cpu_launch(entry, &launch, message, MESSAGE_BYTES)
+        PyMem_Free(<void*>launch.spans)
+        if status == 0:
+            return OK
+        self.driver_status, self.message = status, message.decode("utf-8", "replace")
+        return KERNEL_FAULT
+
+    cdef int settle(self, Kernel kernel, args, Packing* packing, list held) except -1:
+        """After the enqueue: count versions, close stream edges, keep what is in use."""
+        self.recent[self.launch_count % RECENT_LAUNCHES] = kernel
+        self.launch_count += 1
+        if packing.tracked:
+            self.count_writes(kernel, args)
+        if self.device_type == TFI_DL_CPU:
+            return 0
+        if self.foreign_count:
+            self.return_to_producers()
+        if kernel.last_stream != self.stream_handle or not kernel.streams:
+            kernel.last_stream = self.stream_handle
+            kernel.streams[self.stream_handle] = self.stream_ref
+        if not self.legacy_stream and self.capturing():
+            kernel.in_graph = True  # a graph may replay it for as long as the process lives
+            self._keep_for_graph(held)
+        elif held:
+            self.pending.extend(held)
+            if len(self.pending) > PENDING_LIMIT:
+                self._retire_pending()
+        return 0
+
+    cdef bint capturing(self) noexcept:
+        cdef int state = 0
+        return tfi_driver.stream_is_capturing(<void*>self.stream_handle, &state) == 0 and state != 0
+
+    cdef int count_writes(self, Kernel kernel, args) except -1:
+        cdef Py_ssize_t i
+        cdef TypeEntry entry
+        for i in range(len(args)):
+            access = ACCESS_UNKNOWN if kernel.parameter_count < 0 else kernel.parameters[i].access
+            obj = args[i]
+            if access == READS or isinstance(obj, (TypedArgument, DeviceArray)):
+                continue
+            if isinstance(obj, TensorRef):
+                entry = (<TensorRef>obj).entry
+                if entry.wrote is not None and (<TensorRef>obj).writable:
+                    entry.wrote((<TensorRef>obj).owner)
+            elif not isinstance(obj, MemoryRef) and access == WRITES:
+                entry = entry_of(obj)
+                if entry.wrote is not None:
+                    entry.wrote(obj)
+        return 0
+
+    cdef int _meet_producer(self, obj, TypeEntry entry, list held) except -1:
+        """Order this stream after the producer's current one, once a launch; nothing to do where they are the same."""
+        cdef void* stream = NULL
+        cdef int i
+        if entry.api == self.met:
+            if self.foreign_count:
+                held.append(obj)
+            return 0
+        entry.api.current_stream(self.device_type, self.device_id, &stream)
+        self.met = entry.api
+        if <uintptr_t>stream == self.stream_handle:
+            if not entry.stream_ordered:
+                held.append(obj)
+            return 0
+        self.wait_for(stream)
+        if self.foreign_count < FOREIGN_STREAMS:
+            self.foreign[self.foreign_count] = stream
+            self.foreign_count += 1
+        held.append(obj)
+        return 0
+
+    cdef int wait_for(self, void* stream) except -1:
+        """Let the captured stream wait for what `stream` holds now."""
+        cdef int status = tfi_driver.event_record(self.edge_event, stream)
+        if status == 0:
+            status = tfi_driver.stream_wait_event(<void*>self.stream_handle, self.edge_event, 0)
+        if status != 0:
+            self.driver_status = status
+            raise explain(DRIVER, -1, self, "wait_event", None, ())
+        return 0
+
+    cdef int return_to_producers(self) except -1:
+        """Let each producer's stream wait for the launch, so that what it does next with the memory is ordered."""
+        cdef int i, status = tfi_driver.event_record(self.edge_event, <void*>self.stream_handle)
+        for i in range(self.foreign_count):
+            if status == 0:
+                status = tfi_driver.stream_wait_event(self.foreign[i], self.edge_event, 0)
+        self.foreign_count = 0
+        if status != 0:
+            self.driver_status = status
+            raise explain(DRIVER, -1, self, "wait_event", None, ())
+        return 0
+
+    def _wait_stream(self, uintptr_t stream):
+        """Let the captured stream wait for what another stream holds now."""
+        if stream != self.stream_handle:
+            self.wait_for(<void*>stream)
+
+    cdef int _wait_legacy_stream(self) except -1:
+        if self.device_type != TFI_DL_CPU and not self.legacy_stream:
+            self.wait_for(<void*>1)
+        return 0
+
+    cdef int _follow_array(self, DeviceArray array) except -1:
+        """Order after the stream that used the array last, and make this one its stream."""
+        self.wait_for(<void*>array.stream_handle)
+        array.stream_handle, array.stream_owner = self.stream_handle, self.stream_ref
+        return 0
+
+    def _reference(self, obj, bint writable, bint strided, cls):
+        """Build a `TensorRef` or `TensorMut`; returns (refusal name, reference or measured facts)."""
+        cdef TensorRef ref = cls.__new__(cls)
+        cdef TypeEntry entry = entry_of(obj)
+        cdef tfi_dl_tensor borrowed
+        cdef const tfi_dl_tensor* tensor
+        cdef Managed managed = None
+        cdef View view
+        cdef bint ordered = True
+        cdef list held = []
+        cdef Refusal refusal
+        self._require_ready("tensor_mut" if writable else "tensor")
+        if isinstance(obj, DeviceArray):
+            tensor = &(<DeviceArray>obj).tensor
+            if (<DeviceArray>obj).stream_handle != self.stream_handle:
+                self._follow_array(<DeviceArray>obj)
+        elif not entry.is_tensor:
+            raise refuse_import("producer", obj, None)
+        else:
+            if entry.check is not None:
+                entry.check(obj, writable)
+            if entry.direct:
+                entry.api.view_from_object(<void*>obj, &borrowed)
+                tensor = &borrowed
+                if self.device_type != TFI_DL_CPU:
+                    self.foreign_count, self.met = 0, NULL
+                    self._meet_producer(obj, entry, held)
+            else:
+                managed = import_object(obj, entry, self, &ordered)
+                tensor = managed.tensor()
+                if not ordered:
+                    self._wait_legacy_stream()
+        refusal = view_tensor(tensor, &view)
+        view.read_only = entry.read_only or (managed is not None and managed.is_read_only())
+        fill_reference(ref, self, obj, entry, managed, tensor, &view, writable)
+        if refusal == OK and not on_device(&view, self):
+            refusal = DEVICE
+        elif refusal == OK and writable and view.read_only:
+            refusal = READ_ONLY
+        elif refusal == OK and not view.compact and not strided:
+            refusal = LAYOUT
+        return REFUSALS[refusal], ref
+
+
+cdef int fill_reference(TensorRef ref, SessionCore session, obj, TypeEntry entry, managed, const tfi_dl_tensor* t,
+                        const View* view, bint writable) except -1:
+    cdef int axis
+    ref._point(session, <uintptr_t>view.data, view.nbytes, obj)
+    ref.dtype_, ref.read_only, ref.is_contiguous = view.dtype, view.read_only, view.compact
+    ref.device_type, ref.device_id = view.device_type, view.device_id
+    ref.low, ref.high, ref.writable = view.low, view.high, writable
+    ref.entry, ref.managed = entry, managed
+    ref.shape = tuple([t.shape[axis] for axis in range(t.ndim)])
+    if t.strides != NULL:
+        ref.strides = tuple([t.strides[axis] for axis in range(t.ndim)])
+    else:
+        ref.strides = row_major(ref.shape)
+    return 0
+
+
+cdef tuple row_major(tuple shape):
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+cdef int launch_extended(Kernel kernel, LaunchShape shape, void* stream, void** pointers) noexcept nogil:
+    """Launch with attributes: clusters, cooperative, programmatic dependence."""
+    cdef tfi_cu_attribute attributes[3]
+    cdef tfi_cu_launch_config config
+    cdef int i
+    memset(attributes, 0, sizeof(attributes))
+    config.attribute_count = 0
+    for i in range(3):
+        config.grid[i], config.block[i] = shape.grid_[i], shape.block_[i]
+    config.shared_bytes, config.stream, config.attributes = shape.shared_bytes, stream, attributes
+    if shape.has_cluster:
+        attributes[config.attribute_count].id = TFI_CU_ATTR_CLUSTER
+        for i in range(3):
+            attributes[config.attribute_count].value.dim[i] = shape.cluster_[i]
+        config.attribute_count += 1
+    if shape.is_cooperative:
+        attributes[config.attribute_count].id = TFI_CU_ATTR_COOPERATIVE
+        attributes[config.attribute_count].value.flag = 1
+        config.attribute_count += 1
+    if shape.is_programmatic:
+        attributes[config.attribute_count].id = TFI_CU_ATTR_PROGRAMMATIC
+        attributes[config.attribute_count].value.flag = 1
+        config.attribute_count += 1
+    return tfi_driver.launch_kernel_ex(&config, kernel.handle, pointers, NULL)

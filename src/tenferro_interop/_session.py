@@ -1,0 +1,501 @@
+"""The session: one device context and one stream, held by one thread, and the verbs on them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from . import _core
+from ._devices import Image
+from ._devices.cuda_driver import device_count
+from ._errors import AliasError, BackendError, LayoutError, RuntimeStateError, TenferroError, ValidationError
+from ._explain import bad_dtype_error, device_error, explain_import, explain_launch, layout_error, null_data_error, read_only_error
+from ._launch import scalar_of
+from ._modules import Module
+from ._nvrtc import NvrtcOptions
+from ._producers import current_stream, producer_of
+from ._resources import ResourceGuard
+from ._runtime import Allocation, LoadedImage, Runtime, RuntimeIdentity, runtime_of
+from ._stream import StreamRef, resolve
+from ._tensors import DeviceBytes, DeviceTensor, TensorMut, TensorRef, as_dtype, checked_shape, from_array_interface
+
+T = TypeVar("T")
+
+_core.install_hooks(
+    explain_launch=explain_launch, producer_of=producer_of, explain_import=explain_import, scalar_of=scalar_of
+)
+
+
+class _Stack(threading.local):
+    """The sessions open in this thread, outermost first."""
+
+    def __init__(self) -> None:
+        self.sessions: list[Session] = []
+
+
+_open_here = _Stack()
+
+
+class Session(_core.SessionCore):
+    """One captured device context and execution stream; made by `tenferro_interop.session`.
+
+    Everything goes through the captured stream.  A session belongs to the thread that opened it and closes in last-in
+    first-out order; the thread's previous CUDA context is restored.  After `close` every method raises
+    `RuntimeStateError`.
+    """
+
+    _own_stream: bool
+    process: int
+
+    @classmethod
+    def _open(cls, runtime: Runtime, stream: StreamRef, own_stream: bool) -> Session:
+        self = cls.__new__(cls)
+        self.stream_ref, self._own_stream, self.process = stream, own_stream, os.getpid()
+        event = 0 if runtime.device.kind == "cpu" else runtime.take_event()
+        self._edge = event
+        status = self._begin(runtime, stream.handle, runtime.device.context, event)
+        if status:
+            raise BackendError(f"the context of {runtime.name} could not be made current ({status})", op="session", code=status)
+        _open_here.sessions.append(self)
+        return self
+
+    @property
+    def runtime_identity(self) -> RuntimeIdentity:
+        """Which runtime this session works on; equal for all sessions of one device."""
+        return self._runtime.identity
+
+    @property
+    def _runtime(self) -> Runtime:
+        runtime: Runtime = self.runtime  # type: ignore[assignment]  # the core knows only its own half
+        return runtime
+
+    @property
+    def device(self) -> str:
+        """The device: ``cpu``, ``cuda:0``, ..."""
+        return self._runtime.name
+
+    @property
+    def stream(self) -> StreamRef:
+        """The captured stream."""
+        ref: StreamRef = self.stream_ref
+        return ref
+
+    def synchronize(self) -> None:
+        """Block the host until the captured stream has done everything enqueued on it.
+
+        Raises `BackendError` for an asynchronous fault, listing the last launches: the context is then lost, memory in
+        flight is kept on purpose, and every session of the device refuses further work.  Raises `RuntimeStateError`
+        inside CUDA-graph capture.
+        """
+        self._require_ready("synchronize")
+        self._refuse_capture("synchronize")
+        self._guarded(lambda: self._runtime.device.synchronize(self.stream_handle))
+        self.pending.clear()
+        self._runtime.drain()
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Run a host barrier; where it fails, keep all in flight and mark the runtime as failed."""
+        try:
+            call()
+        except BackendError as error:
+            self._runtime.fail()
+            self._runtime.leak(list(self.pending))
+            self.pending.clear()
+            names = [kernel.name for kernel in self.recent_kernels]
+            raise BackendError(
+                f"{error.args[0]}. The last launches of this session were {names}; the context is lost",
+                op=error.op,
+                code=error.code,
+                name=error.name,
+                log=error.log,
+                recent=names,
+            ) from error
+
+    def _refuse_capture(self, op: str) -> None:
+        if self._runtime.device.is_capturing(self.stream_handle):
+            raise RuntimeStateError(
+                f"{op} must be outside CUDA-graph capture, got a capturing stream. Call it before or after the capture",
+                op=op,
+            )
+
+    def tensor(self, x: object, *, strided: bool = False) -> TensorRef:
+        """Return a checked read-only reference to any DLPack or `__cuda_array_interface__` tensor.
+
+        The kernel sees a bare pointer, so the tensor must be compact row-major unless `strided=True`: then hand
+        `ref.strides` (in elements) to the kernel.
+
+        Raises `RuntimeStateError` for another device, `LayoutError`, `DTypeError`, `ValidationError` for a state that
+        has no raw form.
+        """
+        return self._checked(x, TensorRef, False, strided)
+
+    def tensor_mut(self, x: object, *, strided: bool = False) -> TensorMut:
+        """Return a checked reference that kernels may write through.
+
+        Raises as `tensor` does, and `ValidationError` for read-only memory, a `jax.Array`, a leaf that requires grad;
+        `LayoutError` where elements of `x` overlap each other.
+        """
+        ref = self._checked(x, TensorMut, True, strided)
+        if not ref.is_contiguous and _overlaps_itself(ref):
+            raise LayoutError(
+                f"tensor_mut must get elements that do not overlap, got shape {ref.shape} with strides {ref.strides}. "
+                "Write to a copy",
+                op="tensor_mut",
+                actual=ref.strides,
+            )
+        return ref
+
+    def _checked(self, x: object, cls: type[Any], writable: bool, strided: bool) -> Any:
+        op = "tensor_mut" if writable else "tensor"
+        refusal, ref = self._reference(x, writable, strided, cls)
+        if refusal == "OK":
+            return ref
+        if writable and refusal in ("LAYOUT", "READ_ONLY") and _overlaps_itself(ref):
+            raise LayoutError(
+                f"tensor_mut must get elements that do not overlap, got shape {ref.shape} with strides {ref.strides}. "
+                "Write to a copy",
+                op=op,
+                actual=ref.strides,
+            )
+        raise _reference_error(refusal, self, x, ref, op)
+
+    def alloc_output(self, shape: Sequence[int] | int, dtype: object, *, like: object = None) -> Any:
+        """Return an uninitialised compact tensor on this device, to be written by kernels.
+
+        With `like`, one made by that tensor's framework where it can (torch, NumPy), else a `DeviceTensor`, which
+        every framework takes over without copy.
+
+        Raises `ValidationError` for a shape that cannot be addressed, `DTypeError`, `BackendError` when out of memory.
+        """
+        self._require_ready("alloc_output")
+        kind = as_dtype(dtype, "alloc_output")
+        extents, nbytes = checked_shape(shape, kind, "alloc_output")
+        made = None if like is None else self._like(like, extents, kind)
+        if made is not None:
+            return made
+        allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream_ref)
+        return DeviceTensor._make(self._runtime, allocation, extents, kind, self.stream_ref)
+
+    def _like(self, like: object, shape: tuple[int, ...], dtype: Any) -> Any:
+        producer = producer_of(type(like))
+        made = None if producer is None else producer.empty(shape, dtype.name, self.device)
+        if made is not None:
+            return made
+        return _core.allocate_like(type(like), shape, dtype, (self.device_type, self.device_id))
+
+    def retain_tensor(self, x: object) -> DeviceBytes:
+        """Return the tensor's memory as `DeviceBytes` that keeps it alive, whatever becomes of `x`."""
+        ref = self.tensor(x)
+        return DeviceBytes._make(self, ref._address, ref.nbytes, ref)
+
+    def alloc_bytes(self, nbytes: int) -> DeviceBytes:
+        """Return an uninitialised workspace; zero bytes give an empty span.
+
+        Raises `ValidationError` for a negative size, `BackendError` when out of memory.
+        """
+        self._require_ready("alloc_bytes")
+        if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
+            raise ValidationError(f"nbytes must be a non-negative int, got {nbytes!r}", op="alloc_bytes", argument="nbytes")
+        allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream_ref)
+        return DeviceBytes._make(self, allocation.address, nbytes, allocation)
+
+    def upload_bytes(self, data: bytes | bytearray | memoryview) -> DeviceBytes:
+        """Return a copy of host bytes on the device; the host's may change as soon as this returns."""
+        snapshot = bytes(data)
+        self._require_ready("upload_bytes")
+        self._refuse_capture("upload_bytes")
+        span = self.alloc_bytes(len(snapshot))
+        if snapshot:
+            self._runtime.device.upload(span._address, snapshot, self.stream_handle)
+        return span
+
+    def copy_bytes(self, dst: DeviceBytes | TensorMut, src: DeviceBytes | TensorRef, nbytes: int | None = None) -> None:
+        """Enqueue a copy of `nbytes` (by default all of `src`) from the start of `src` to the start of `dst`.
+
+        Raises `ValidationError` where a span is too short or `dst` may not be written, `AliasError` where they
+        overlap, `LayoutError` for a strided tensor.
+        """
+        self._require_ready("copy_bytes")
+        count = src.nbytes if nbytes is None else nbytes
+        for name, span in (("dst", dst), ("src", src)):
+            self._require_span(name, span, count)
+        if isinstance(dst, TensorRef) and not isinstance(dst, TensorMut):
+            raise ValidationError("dst must be writable, got a TensorRef. Pass `s.tensor_mut(x)`", op="copy_bytes", argument="dst")
+        if count and dst._address < src._address + count and src._address < dst._address + count:
+            raise AliasError(f"dst must not overlap src within {count} bytes, got overlapping spans", op="copy_bytes", argument="dst")
+        if count:
+            self._runtime.device.copy(dst._address, src._address, count, self.stream_handle)
+            self.pending.extend((dst.owner, src.owner))
+
+    def _require_span(self, name: str, span: Any, count: int) -> None:
+        if not isinstance(span, (DeviceBytes, TensorRef)) or span.session is not self:
+            raise RuntimeStateError(
+                f"{name} must be a DeviceBytes or tensor reference of this session, got {type(span).__name__}",
+                op="copy_bytes",
+                argument=name,
+            )
+        if isinstance(span, TensorRef) and not span.is_contiguous:
+            raise layout_error(span, name, "copy_bytes")
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= span.nbytes:
+            raise ValidationError(
+                f"nbytes must be between 0 and the {span.nbytes} bytes of {name}, got {count!r}",
+                op="copy_bytes",
+                argument="nbytes",
+                actual=count,
+            )
+
+    def download_tensor(self, x: object) -> np.ndarray[Any, np.dtype[Any]]:
+        """Wait for the stream and return the tensor's values as a new NumPy array.
+
+        Types that NumPy lacks (bfloat16, float8) come as unsigned integers of the same width.  Raises as `tensor`,
+        and `RuntimeStateError` inside CUDA-graph capture.
+        """
+        ref = x if isinstance(x, TensorRef) else self.tensor(x)
+        self._require_ready("download_tensor")
+        self._require_span("x", ref, ref.nbytes)
+        self._refuse_capture("download_tensor")
+        name = ref.dtype.name
+        out = np.empty(ref.shape, name if hasattr(np, name) else f"uint{ref.dtype.bits * ref.dtype.lanes}")
+        if ref.nbytes:
+            target, device = out.ctypes.data, self._runtime.device
+            self._guarded(lambda: device.download(target, ref._address, ref.nbytes, self.stream_handle))
+        return out
+
+    def load_ptx(self, ptx: str | bytes) -> Module:
+        """Load PTX text, with or without a terminating NUL.
+
+        Raises `ValidationError` for an interior NUL or non-ASCII text, which the assembler refuses; `BackendError` with
+        the assembler's log.
+        """
+        self._require_ready("load_ptx")
+        data = ptx.encode() if isinstance(ptx, str) else bytes(ptx)
+        text = data[:-1] if data.endswith(b"\0") else data
+        if b"\0" in text or not text.isascii():
+            what = "an interior NUL" if b"\0" in text else f"non-ASCII text at byte {_first_non_ascii(text)}"
+            raise ValidationError(f"ptx must be ASCII without NUL, got {what}", op="load_ptx", argument="ptx")
+        return Module._make(self._load("load_ptx", lambda: self._runtime.device.load_ptx(text + b"\0")))
+
+    def load_cubin(self, cubin: bytes) -> Module:
+        """Load a CUBIN or fatbin image.
+
+        Raises `ValidationError` for what is not a whole image, `BackendError` naming both architectures where the image
+        is for another.
+        """
+        self._require_ready("load_cubin")
+        return Module._make(self._load("load_cubin", lambda: self._runtime.device.load_cubin(bytes(cubin))))
+
+    def compile_nvrtc(self, source: str, options: NvrtcOptions | None = None) -> Module:
+        """Compile CUDA C++ for this session's device and load it; cached in memory and on disk.
+
+        Raises `ValidationError` for a NUL in the source, `CompileError` with the compiler's log.
+        """
+        self._require_ready("compile_nvrtc")
+        if not isinstance(source, str) or "\0" in source:
+            what = "a NUL" if isinstance(source, str) else type(source).__name__
+            raise ValidationError(f"source must be a str without NUL, got {what}", op="compile_nvrtc", argument="source")
+        options = options or NvrtcOptions()
+        runtime = self._runtime
+        loaded = runtime.images.get((source, options))
+        if loaded is None:
+            loaded = self._load("compile_nvrtc", lambda: runtime.device.compile(source, options))
+            runtime.images.put((source, options), loaded)
+        return Module._make(loaded)
+
+    def _load(self, op: str, load: Callable[[], Image]) -> LoadedImage:
+        self._refuse_capture(op)
+        return LoadedImage(self._runtime, load())
+
+    def resource(self, key: Hashable, init: Callable[[], T]) -> ResourceGuard[T]:
+        """Return exclusive access to a runtime-wide resource, made by `init` on first use.
+
+        `key` is any hashable value, a type for instance.  Raises what `init` raises (nothing is stored then), and
+        `RuntimeStateError` when this thread already holds that key.
+        """
+        self._require_ready("resource")
+        return self._runtime.resources.acquire(key, init)
+
+    def _import_array_interface(self, obj: object) -> Any:
+        if self._runtime.device.kind == "cpu":
+            raise explain_import("device", obj, (self, (_core.DL_CUDA, 0)))
+        capsule, stream = from_array_interface(obj)
+        if stream is not None:
+            self._wait_stream(stream)
+        return capsule
+
+    def _keep_for_graph(self, owners: list[object]) -> None:
+        """Keep for good what a recorded graph may replay: the driver does not tell when the graph goes."""
+        if owners:
+            self._runtime.leak(list(owners))
+
+    def _retire_pending(self) -> None:
+        owners, kept = list(self.pending), self.pending
+        kept.clear()
+        self._runtime.retire(self.stream_handle, owners)
+
+    def close(self) -> None:
+        """Close: what is in flight stays alive until the stream has passed it, the previous context is restored.
+
+        More calls do nothing.  Raises `RuntimeStateError` out of last-in first-out order or from another thread.
+        """
+        if not self.open:
+            return
+        sessions = _open_here.sessions
+        if self.process != os.getpid():
+            self.open = False
+            return
+        if not sessions or sessions[-1] is not self:
+            where = "another thread" if self not in sessions else "an outer session before an inner one"
+            raise RuntimeStateError(f"sessions must close in last-in first-out order, got {where}", op="close")
+        sessions.pop()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        runtime = self._runtime
+        if runtime.device.kind == "cuda":
+            if not runtime.failed:
+                self._retire_pending()
+                runtime.give_event(self._edge)
+            if self._own_stream:
+                runtime.give_stream(self.stream_handle)
+        status, was_ours = self._finish()
+        if status == 0 and not was_ours:
+            raise RuntimeStateError(
+                "the current context must be the session's when it closes, got another. Something pushed a context "
+                "without popping it",
+                op="close",
+            )
+
+    def __enter__(self) -> Session:
+        """Return the open session."""
+        self._require_ready("session")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close; a failure to close never replaces the error of the block."""
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except TenferroError as closing:
+            error.add_note(f"closing the session failed too: {closing}")
+
+    def __del__(self) -> None:
+        if getattr(self, "open", False) and self in _open_here.sessions[-1:]:
+            with contextlib.suppress(TenferroError):
+                self.close()
+
+    def __repr__(self) -> str:
+        """Return the device and state."""
+        return f"<Session on {self.device}, {'open' if self.open else 'closed'}>"
+
+
+def _first_non_ascii(text: bytes) -> int:
+    return next(index for index, byte in enumerate(text) if byte > 127)
+
+
+def _overlaps_itself(ref: TensorRef) -> bool:
+    """Return whether two elements may share memory: some axis steps over less than the axes inside it span."""
+    axes = sorted((abs(step), extent) for step, extent in zip(ref.strides, ref.shape, strict=True) if extent > 1)
+    reach = 0
+    for step, extent in axes:
+        if step <= reach:
+            return True
+        reach += step * (extent - 1)
+    return False
+
+
+def _reference_error(refusal: str, session: Session, x: object, ref: Any, op: str) -> TenferroError:
+    subject = "tensor"
+    if refusal == "DEVICE":
+        return device_error(session, ref, subject, op)
+    if refusal == "READ_ONLY":
+        return read_only_error(x, subject, op)
+    if refusal == "LAYOUT":
+        return layout_error(ref, subject, op)
+    if refusal == "NULL_DATA":
+        return null_data_error(x, subject, op)
+    if refusal == "BAD_DTYPE":
+        return bad_dtype_error(ref, subject, op)
+    return LayoutError(f"tensor must have an extent that 63-bit addresses can span, got shape {ref.shape}", op=op)
+
+
+def session(device: object = None, *, stream: object = None, like: object = None) -> Session:
+    """Open a session: capture a device context and an execution stream for this thread.
+
+    Args:
+        device: ``"cuda"``, ``"cuda:1"``, ``"cpu"`` or a `torch.device`; by default that of `like`, else the first GPU,
+            else the CPU device.
+        stream: a stream object (`__cuda_stream__`, torch, CuPy, numba, cuda.core, `StreamRef`).  By default the
+            current stream of the framework that owns `like`, else a stream of our own.
+        like: any tensor; says device and framework.
+
+    Raises `ValidationError` for contradictions, bare ints, or a stream of another device; `UnsupportedError` without a
+    driver.
+
+    Example:
+        >>> import numpy as np, tenferro_interop as tfi
+        >>> x = np.zeros(4, "f4")
+        >>> with tfi.session(like=x) as s:
+        ...     fill = s.compile_nvrtc('extern "C" __global__ void fill(float* x, float v) { x[threadIdx.x] = v; }')
+        ...     s.launch(fill.function("fill"), tfi.LaunchConfig(1, 4), [x, 2.0])
+        >>> x.tolist()
+        [2.0, 2.0, 2.0, 2.0]
+    """
+    kind, ordinal = _device(device, like)
+    runtime = runtime_of(kind, ordinal)
+    if kind == "cpu":
+        if stream is not None:
+            raise ValidationError("stream must be None for the CPU device, got a stream", op="session", argument="stream")
+        return Session._open(runtime, StreamRef.from_handle(0), False)
+    if stream is not None:
+        captured = resolve(stream)
+        runtime.device.check_stream(captured.handle)
+        return Session._open(runtime, captured, False)
+    handle = None if like is None else current_stream(like, ordinal)
+    if handle is None:
+        return Session._open(runtime, StreamRef.from_handle(runtime.take_stream()), True)
+    return Session._open(runtime, StreamRef.from_handle(handle), False)
+
+
+def _device(device: object, like: object) -> tuple[str, int]:
+    """Return (kind, ordinal) from what the caller said."""
+    named = None if device is None else _parse(device)
+    found = None if like is None else _device_of(like)
+    if named is not None and found is not None and (named[0] != found[0] or (named[1] not in (None, found[1]))):
+        raise ValidationError(
+            f"device must be where `like` lives, got {device} and {found[0]}:{found[1]}", op="session", argument="device"
+        )
+    if found is not None:
+        return found
+    if named is not None:
+        return named[0], named[1] or 0
+    return ("cuda", 0) if device_count() else ("cpu", 0)
+
+
+def _parse(device: object) -> tuple[str, int | None]:
+    kind, index = getattr(device, "type", None), getattr(device, "index", None)
+    if isinstance(device, str):
+        kind, _, text = device.partition(":")
+        index = int(text) if text.isdecimal() else None if not text else -1
+    if kind not in ("cpu", "cuda") or (isinstance(index, int) and index < 0):
+        raise ValidationError(
+            f"device must be 'cpu', 'cuda' or 'cuda:N', got {device!r}", op="session", argument="device", actual=device
+        )
+    return kind, index if isinstance(index, int) else None
+
+
+def _device_of(like: object) -> tuple[str, int]:
+    device_type, ordinal = _core.device_of(like)
+    if device_type in (_core.DL_CUDA, _core.DL_CUDA_MANAGED):
+        return "cuda", ordinal
+    if device_type in (_core.DL_CPU, _core.DL_CUDA_HOST):
+        return "cpu", 0
+    raise ValidationError(f"like must be a CPU or CUDA tensor, got DLPack device type {device_type}", op="session", argument="like")
+
