@@ -99,6 +99,7 @@ cdef extern from "driver.h" nogil:
     int tfi_driver_load(const char**)
     void tfi_fork_watch()
     unsigned tfi_fork_generation
+    int tfi_process_id
 
 cdef extern from "cpu_runtime.h" nogil:
     ctypedef struct tfi_cpu_span:
@@ -132,4 +133,23 @@ cdef extern from "Python.h":
     PyGILState_STATE PyGILState_Ensure() nogil
     void PyGILState_Release(PyGILState_STATE) nogil
     void Py_XDECREF_ptr "Py_XDECREF"(PyObject*)
+    void Py_INCREF_ptr "Py_INCREF"(PyObject*)
     void Py_XINCREF_ptr "Py_XINCREF"(PyObject*)
+
+cdef extern from *:
+    """
+    static inline void tfi_increment(uint32_t* counter) { __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST); }
+    // The session opened last in each OS thread; it owns a reference.
+    static __thread PyObject* tfi_innermost;
+    // Mixes the words that decide a tensor's state into one.
+    static inline uint64_t tfi_state(const char* state, const char* dtype) {
+      uint64_t word;
+      uint16_t number;
+      memcpy(&word, state, sizeof word);
+      memcpy(&number, dtype, sizeof number);
+      return (word ^ ((uint64_t)number + 1) * 0x9E3779B97F4A7C15u);
+    }
+    """
+    PyObject* tfi_innermost
+    uint64_t tfi_state(const char*, const char*) nogil
+    void increment "tfi_increment"(uint32_t*) nogil

@@ -17,6 +17,7 @@ cdef struct Span:
     char* high
     int argument
     bint written
+    uint32_t* version  # the written tensor's version counter, where it is known
 
 
 cdef inline Refusal view_tensor(const tfi_dl_tensor* t, View* view) noexcept nogil:
@@ -84,7 +85,7 @@ cdef inline Refusal fit_tensor(const Parameter* p, const View* view, bint explic
     return OK
 
 
-cdef Refusal check_shape(Kernel kernel, LaunchShape shape) except *:
+cdef Refusal check_shape(Kernel kernel, LaunchShape shape) except RAISED:
     """Compare a geometry with the device's and the kernel's limits; remembers the last good one."""
     cdef int i
     cdef uint64_t threads = <uint64_t>shape.block_[0] * shape.block_[1] * shape.block_[2]

@@ -3,12 +3,15 @@
  * Threads run as a plain loop on the OS thread's stack until one of them waits (first_wait).  That one stays parked
  * where it is, and a fresh fiber goes on with the loop; so a kernel that never waits never switches stacks.
  */
+#include "cpu_check.h"
 #include "cpu_worker.h"
 
 void tfi_cpu_begin_block(tfi_worker* w, tfi_u64 block) {
   w->block = block;
   w->current_fiber = -1;
   if (w->deadline_ns) tfi_cpu_check_deadline(w);
+  /* Here and not earlier: only code of the module makes the loader give this thread the module's __shared__ arrays. */
+  if (w->launch->check && !w->check) tfi_cpu_check_begin(w);
 }
 
 void tfi_cpu_first_wait(tfi_worker* w, unsigned thread, tfi_threads_fn threads) {

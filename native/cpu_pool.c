@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cpu_check.h"
 #include "cpu_worker.h"
 
 enum { MAX_HELPERS = 1023, INLINE_THREADS = 4096, CHUNKS_PER_WORKER = 16 };
@@ -95,6 +96,7 @@ static int has_shared(tfi_worker* w, size_t nbytes) {
 static void prepare(tfi_worker* w, const tfi_job* job) {
   const unsigned* block = job->launch->block;
   w->launch = job->launch;
+  w->blocks_fn = (const void*)job->blocks;
   w->nthreads = block[0] * block[1] * block[2];
   w->deadline_ns = job->deadline_ns;
   w->is_cooperative = 0;
@@ -112,11 +114,12 @@ static void work(tfi_job* job) {
     w->in_kernel = 1;
     run_chunks(w, job);
     w->in_kernel = 0;
-    return;
+  } else {
+    w->in_kernel = 0;
+    keep_first_error(job, w);
+    tfi_cpu_reset_fibers(w);
   }
-  w->in_kernel = 0;
-  keep_first_error(job, w);
-  tfi_cpu_reset_fibers(w);
+  tfi_cpu_check_end(w);
 }
 
 static void* helper_main(void* unused) {
@@ -192,6 +195,8 @@ int tfi_cpu_run(tfi_cpu_blocks_fn blocks, const tfi_cpu_launch_t* launch, char* 
   else
     work(&job);
   fflush(stdout);
-  if (job.error) snprintf(message, message_nbytes, "%s", job.message[0] ? job.message : "out of memory");
+  if (!job.error) return TFI_CPU_OK;
+  snprintf(message, message_nbytes, "%s", job.message[0] ? job.message : "out of memory");
+  if (launch->check) tfi_cpu_resolve_lines((const void*)blocks, message, message_nbytes);
   return job.error;
 }

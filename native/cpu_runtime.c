@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "cpu_check.h"
 #include "cpu_worker.h"
 
 static void fail_from_kernel(tfi_worker* w, const char* text, const char* file, int line) {
@@ -22,6 +23,7 @@ static const tfi_runtime table = {
     .finish_block = tfi_cpu_finish_block,
     .dynamic_shared = dynamic_shared,
     .fail = fail_from_kernel,
+    .access = tfi_cpu_access,
 };
 
 const void* tfi_cpu_runtime_table(void) { return &table; }

@@ -24,6 +24,8 @@ typedef struct {
   void* sp;
 } tfi_fiber;
 
+typedef struct tfi_check tfi_check;
+
 typedef struct {
   unsigned arrived, alive, generation;
   tfi_warp_call call[TFI_WARP_SIZE];
@@ -32,6 +34,7 @@ typedef struct {
 
 struct tfi_worker {
   const tfi_cpu_launch_t* launch;
+  const void* blocks_fn;
   uint64_t block;
   int64_t deadline_ns; /* 0 = none */
   volatile int in_kernel;
@@ -53,6 +56,7 @@ struct tfi_worker {
   char* shared;
   size_t shared_capacity;
   void* signal_stack;
+  tfi_check* check; /* NULL but in check mode */
   jmp_buf escape;
   int error;
   char message[TFI_CPU_MESSAGE_BYTES];

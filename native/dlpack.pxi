@@ -1,5 +1,9 @@
 # Tensors in: the per-type table, DLPack's exchange API, capsules, and the owner of an imported tensor.
 
+cdef enum:
+    KNOWN_STATES = 16
+
+
 cdef class TypeEntry:
     """What is known about one argument type: how it exports, and what its producer adds."""
 
@@ -13,6 +17,9 @@ cdef class TypeEntry:
     cdef bint vouched         # the producer vouches that the capsule tells the right device
     cdef bint stream_ordered  # its allocator reuses memory in the order of the producer's current stream
     cdef bint is_tensor
+    cdef bint probed          # the offsets below were measured
+    cdef Py_ssize_t impl_at, state_at, dtype_at, grad_at, version_at, version_in
+    cdef uint64_t known[KNOWN_STATES]
 
     @property
     def has_exchange_api(self):
@@ -52,13 +59,52 @@ cdef TypeEntry make_entry(tp):
     if producer is not None:
         entry.read_only = producer.is_read_only(tp)
         entry.stream_ordered = producer.stream_ordered
-        entry.check = producer.check
+        entry.check = producer.check if producer.needs_check(tp) else None
         entry.wrote = producer.wrote if producer.tracks_writes else None
         entry.direct = (
             entry.api != NULL and entry.api.view_from_object != NULL and tp in producer.exact_types
         )
+        if entry.direct and producer.probe is not None:
+            set_probe(entry, producer.probe)
     type_table[tp] = entry
     return entry
+
+
+cdef int set_probe(TypeEntry entry, probe) except -1:
+    cdef int i
+    entry.impl_at, entry.state_at, entry.dtype_at = probe.impl_offset, probe.state_offset, probe.dtype_offset
+    entry.grad_at, entry.version_at, entry.version_in = probe.grad_offset, probe.version_offset, probe.count_offset
+    for i in range(KNOWN_STATES):
+        entry.known[i] = i + 1  # belongs in another slot, so it matches no state
+    entry.probed = True
+    return 0
+
+
+cdef inline char* impl_of(obj, TypeEntry entry) noexcept:
+    return (<char**>(<char*><void*>obj + entry.impl_at))[0]
+
+
+cdef inline int vet(obj, TypeEntry entry, bint write) except -1:
+    """Ask the producer about a tensor's state, unless the very same state has passed before."""
+    cdef uint64_t state
+    cdef void* grad
+    cdef char* impl
+    if entry.check is None:
+        return 0
+    if not entry.probed:
+        entry.check(obj, write)
+        return 0
+    impl = impl_of(obj, entry)
+    state = tfi_state(impl + entry.state_at, impl + entry.dtype_at)
+    if entry.known[state % KNOWN_STATES] == state:
+        if not write:
+            return 0
+        grad = (<void**>(impl + entry.grad_at))[0]
+        if grad == NULL:
+            return 0
+    entry.check(obj, write)
+    entry.known[state % KNOWN_STATES] = state
+    return 0
 
 
 cdef inline TypeEntry entry_of(obj):
@@ -153,7 +199,7 @@ cdef Managed import_object(obj, TypeEntry entry, SessionCore session, bint* orde
     try:
         capsule, ordered[0] = call_dlpack(obj, stream)
     except Exception as error:
-        raise refuse_import("export", obj, (session, error)) from error
+        raise refuse_import("export", obj, (session, entry.producer, error)) from error
     managed = consume(capsule)
     if declared is not None and declared[0] != managed.tensor().device.device_type:
         raise refuse_import("device_mismatch", obj, (declared, managed.tensor().device.device_type))

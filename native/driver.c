@@ -5,9 +5,11 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <unistd.h>
 
 tfi_driver_table tfi_driver;
 unsigned tfi_fork_generation;
+int tfi_process_id;
 
 typedef int (*get_proc_address)(const char*, void**, int, uint64_t, int*);
 
@@ -46,6 +48,12 @@ int tfi_driver_load(const char** what) {
   return 0;
 }
 
-static void child_after_fork(void) { ++tfi_fork_generation; }
+static void child_after_fork(void) {
+  ++tfi_fork_generation;
+  tfi_process_id = getpid();
+}
 
-void tfi_fork_watch(void) { pthread_atfork(NULL, NULL, child_after_fork); }
+void tfi_fork_watch(void) {
+  tfi_process_id = getpid();
+  pthread_atfork(NULL, NULL, child_after_fork);
+}

@@ -33,4 +33,5 @@ int tfi_driver_load(const char** what);
 // Counts fork()s seen by this process image: a session made before a fork is not usable in the child.
 void tfi_fork_watch(void);
 extern unsigned tfi_fork_generation;
+extern int tfi_process_id;  // of this process image
 #endif

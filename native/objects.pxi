@@ -100,10 +100,19 @@ cdef class RuntimeCore:
     """The part of a runtime that every launch looks at."""
 
     cdef readonly int device_type, device_id
+    cdef uintptr_t context
     cdef public bint failed
 
-    def __cinit__(self, device_type=TFI_DL_CPU, device_id=0, *args, **kwargs):
-        self.device_type, self.device_id = device_type, device_id
+    def __cinit__(self, device_type=TFI_DL_CPU, device_id=0, context=0, *args, **kwargs):
+        self.device_type, self.device_id, self.context = device_type, device_id, context
+
+
+cdef dict runtime_table = {}  # (device type, ordinal) packed -> RuntimeCore; a runtime lives as long as the process
+
+
+def register_runtime(RuntimeCore runtime):
+    """Let `open_like` find the runtime."""
+    runtime_table[runtime.device_type << 16 | runtime.device_id] = runtime
 
 
 cdef class Kernel:
@@ -121,6 +130,7 @@ cdef class Kernel:
     cdef readonly bint needs_cluster, needs_cooperative
     cdef object checked  # the last geometry found good
     cdef uintptr_t last_stream
+    cdef bint has_run
     cdef readonly dict streams   # every stream it ran on: handle -> StreamRef
     cdef readonly bint in_graph  # launched while a graph was recorded
 

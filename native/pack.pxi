@@ -5,18 +5,29 @@ cdef struct Packing:
     void** pointers
     Span* spans
     int span_count
-    bint tracked  # something written whose producer counts its versions
+    bint tracked  # something written whose producer must be told
 
 
 cdef Parameter ANYTHING = Parameter(ANY, ACCESS_UNKNOWN, 0, CODE_STRUCT, 0, 0)
 
 
 cdef inline void add_span(Packing* packing, char* low, char* high, int index, bint written) noexcept nogil:
-    packing.spans[packing.span_count] = Span(low, high, index, written)
+    packing.spans[packing.span_count] = Span(low, high, index, written, NULL)
     packing.span_count += 1
 
 
-cdef Refusal pack_typed(TypedArgument argument, const Parameter* p, Packing* packing, int index) except *:
+cdef inline void note_write(obj, TypeEntry entry, Packing* packing) noexcept:
+    """Remember to bump the version counter once the launch is enqueued; directly where it was found."""
+    cdef char* counter = NULL
+    if entry.probed:
+        counter = (<char**>(impl_of(obj, entry) + entry.version_at))[0]
+    if counter == NULL:
+        packing.tracked = True
+    else:
+        packing.spans[packing.span_count - 1].version = <uint32_t*>(counter + entry.version_in)
+
+
+cdef Refusal pack_typed(TypedArgument argument, const Parameter* p, Packing* packing, int index) except RAISED:
     """A scalar must have the declared type, a struct the declared size; only null is a pointer."""
     if p.kind == SCALAR and argument.dtype != p.dtype:
         return SCALAR_TYPE
@@ -28,7 +39,7 @@ cdef Refusal pack_typed(TypedArgument argument, const Parameter* p, Packing* pac
     return OK
 
 
-cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, list held) except *:
+cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, list held) except RAISED:
     """A scalar or struct parameter."""
     cdef Refusal refusal = KIND
     if isinstance(obj, TypedArgument):
@@ -45,7 +56,7 @@ cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, li
     return pack_typed(<TypedArgument>typed, p, packing, index)
 
 
-cdef Refusal pack_untyped(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except *:
+cdef Refusal pack_untyped(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except RAISED:
     """A parameter of unknown type: only what says its own type is taken."""
     if isinstance(obj, MemoryRef):
         if p.size not in (0, sizeof(void*)):
@@ -60,7 +71,7 @@ cdef Refusal pack_untyped(obj, const Parameter* p, Packing* packing, int index, 
     return pack_typed(<TypedArgument>typed, p, packing, index)
 
 
-cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, int index, SessionCore session) except *:
+cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """A `TensorRef`, `TensorMut` or `DeviceBytes` of this session."""
     cdef TensorRef tensor
     cdef View view
@@ -84,11 +95,12 @@ cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, in
             return refusal
     writes = writes or (p.access == ACCESS_UNKNOWN and tensor.writable)
     add_span(packing, tensor.low, tensor.high, index, writes)
-    packing.tracked = packing.tracked or (writes and tensor.entry.wrote is not None)
+    if writes and tensor.entry.wrote is not None:
+        note_write(tensor.owner, tensor.entry, packing)
     return OK
 
 
-cdef Refusal place_view(View* view, const Parameter* p, Packing* packing, int index, SessionCore session) except *:
+cdef Refusal place_view(View* view, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """Check a tensor given as it is, and record its pointer and span."""
     cdef Refusal refusal
     if not on_device(view, session):
@@ -107,15 +119,14 @@ cdef Refusal place_view(View* view, const Parameter* p, Packing* packing, int in
 
 
 cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* packing, int index, list held,
-                         SessionCore session) except *:
+                         SessionCore session) except RAISED:
     """A tensor of any framework: by the exchange API where the type has it, else through its capsule."""
     cdef tfi_dl_tensor borrowed
     cdef View view
     cdef Refusal refusal
     cdef Managed managed
     cdef bint ordered = True
-    if entry.check is not None:
-        entry.check(obj, p.access == WRITES)
+    vet(obj, entry, p.access == WRITES)
     if entry.direct:
         entry.api.view_from_object(<void*>obj, &borrowed)
         refusal = view_tensor(&borrowed, &view)
@@ -131,13 +142,16 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
             session._wait_legacy_stream()
     if refusal == OK:
         refusal = place_view(&view, p, packing, index, session)
-    packing.tracked = packing.tracked or (p.access == WRITES and entry.wrote is not None)
+    if refusal == OK and p.access == WRITES and entry.wrote is not None:
+        note_write(obj, entry, packing)
     return refusal
 
 
-cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except *:
+cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except RAISED:
     """A pointer parameter."""
     cdef TypeEntry entry
+    if Py_TYPE(obj) == hot_type and (<TypeEntry>hot_entry).direct:
+        return pack_tensor(obj, <TypeEntry>hot_entry, p, packing, index, held, session)
     if isinstance(obj, MemoryRef):
         return pack_ref(<MemoryRef>obj, p, packing, index, session)
     if isinstance(obj, TypedArgument):
@@ -153,7 +167,7 @@ cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, 
 
 
 cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* packing, int index, list held,
-                               SessionCore session) except *:
+                               SessionCore session) except RAISED:
     """One of our own tensors: no protocol in between, ordered against the stream that used it last."""
     cdef View view
     cdef Refusal refusal = view_tensor(&array.tensor, &view)
@@ -167,7 +181,7 @@ cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* p
     return refusal
 
 
-cdef Refusal pack_one(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except *:
+cdef Refusal pack_one(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except RAISED:
     if p.kind == POINTER:
         return pack_pointer(obj, p, packing, index, held, session)
     if p.kind == ANY:

@@ -36,7 +36,7 @@ cdef enum:
     CODE_STRUCT = 255
 
 
-cdef Refusal store_float(double value, uint32_t dtype, void* slot) except *:
+cdef Refusal store_float(double value, uint32_t dtype, void* slot) except RAISED:
     cdef uint32_t code = dtype & 0xff, bits = (dtype >> 8) & 0xff
     cdef float single = <float>value
     cdef uint16_t half
@@ -59,7 +59,7 @@ cdef Refusal store_float(double value, uint32_t dtype, void* slot) except *:
     return KIND
 
 
-cdef Refusal store_signed(value, uint32_t bits, void* slot) except *:
+cdef Refusal store_signed(value, uint32_t bits, void* slot) except RAISED:
     cdef int overflow = 0
     cdef long long number = PyLong_AsLongLongAndOverflow(value, &overflow)
     cdef long long half = <long long>1 << (bits - 1) if bits < 64 else 0
@@ -69,7 +69,7 @@ cdef Refusal store_signed(value, uint32_t bits, void* slot) except *:
     return OK
 
 
-cdef Refusal store_unsigned(value, uint32_t bits, void* slot) except *:
+cdef Refusal store_unsigned(value, uint32_t bits, void* slot) except RAISED:
     cdef unsigned long long number
     try:
         number = PyLong_AsUnsignedLongLong(value)
@@ -81,7 +81,7 @@ cdef Refusal store_unsigned(value, uint32_t bits, void* slot) except *:
     return OK
 
 
-cdef Refusal store_number(obj, uint32_t dtype, void* slot) except *:
+cdef Refusal store_number(obj, uint32_t dtype, void* slot) except RAISED:
     """Convert a Python float, int or bool to `dtype`; a bool fits a bool only, and nothing is narrowed silently."""
     cdef uint32_t code = dtype & 0xff, bits = (dtype >> 8) & 0xff
     if PyFloat_CheckExact(obj):

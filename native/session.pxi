@@ -8,20 +8,56 @@ cdef enum:
     MESSAGE_BYTES = 1024
 
 
+cdef inline void set_innermost(PyObject* session) noexcept:
+    """Make `session` the thread's innermost; the thread owns a reference to it."""
+    global tfi_innermost
+    Py_XINCREF_ptr(session)
+    tfi_innermost = session
+
+
+def innermost():
+    """Return the session opened last in this thread, or None."""
+    return None if tfi_innermost == NULL else <object>tfi_innermost
+
+
+def open_like(like, cls):
+    """Open a session on the current stream of the framework that owns `like`, or return None where that takes longer."""
+    cdef TypeEntry entry = entry_of(like)
+    cdef tfi_dl_tensor view
+    cdef void* stream = NULL
+    cdef SessionCore session
+    if not entry.direct:
+        return None
+    entry.api.view_from_object(<void*>like, &view)
+    runtime = runtime_table.get(view.device.device_type << 16 | view.device.device_id)
+    if runtime is None:
+        return None
+    if view.device.device_type != TFI_DL_CPU:
+        entry.api.current_stream(view.device.device_type, view.device.device_id, &stream)
+        if <uintptr_t>stream == 2:
+            return None
+    session = <SessionCore>cls.__new__(cls)
+    return session if session.begin(<RuntimeCore>runtime, <uintptr_t>stream) == 0 else None
+
+
 cdef class SessionCore:
     """What one thread holds while it launches: device, context, stream; `Session` adds the verbs."""
 
     cdef unsigned long thread
     cdef unsigned fork_generation
+    cdef readonly int process
     cdef public bint open
     cdef readonly RuntimeCore runtime
     cdef readonly int device_type, device_id
     cdef readonly uintptr_t stream_handle
     cdef void* context
-    cdef void* edge_event
+    cdef readonly uintptr_t edge_event   # 0 until two streams have to be ordered
+    cdef readonly bint own_stream
     cdef bint legacy_stream, pushed
-    cdef public object stream_ref  # the StreamRef of the captured stream
-    cdef readonly list pending    # owners in use since the last event
+    cdef object outer              # the session opened before this one in the same thread
+    cdef public object stream_ref  # the StreamRef of the captured stream, once somebody has asked for it
+    cdef readonly list pending     # owners in use since the last event
+    cdef list held                 # owners of the launch being packed
     cdef list recent
     cdef readonly int64_t launch_count
     cdef readonly int driver_status
@@ -33,32 +69,70 @@ cdef class SessionCore:
     def __init__(self, *args, **kwargs):
         raise refuse_import("construct", self, None)
 
-    def _begin(self, RuntimeCore runtime, uintptr_t stream, uintptr_t context, uintptr_t edge_event):
+    def _begin(self, RuntimeCore runtime, uintptr_t stream, stream_ref, bint own_stream):
         """Capture; returns the driver's status of making the context current."""
+        self.stream_ref, self.own_stream = stream_ref, own_stream
+        return self.begin(runtime, stream)
+
+    cdef int begin(self, RuntimeCore runtime, uintptr_t stream) except -1:
         cdef void* current = NULL
         cdef int status = 0
         self.thread, self.fork_generation = PyThread_get_thread_ident(), tfi_fork_generation
-        self.runtime, self.device_type, self.device_id = runtime, runtime.device_type, runtime.device_id
-        self.stream_handle, self.context, self.edge_event = stream, <void*>context, <void*>edge_event
+        self.process, self.runtime = tfi_process_id, runtime
+        self.device_type, self.device_id = runtime.device_type, runtime.device_id
+        self.stream_handle, self.context = stream, <void*>runtime.context
         self.legacy_stream = stream <= 2
-        self.pending, self.recent, self.open = [], [None] * RECENT_LAUNCHES, True
+        self.pending, self.held, self.recent = [], [], [None] * RECENT_LAUNCHES
         if self.device_type != TFI_DL_CPU:
             status = tfi_driver.context_get_current(&current)
             if status == 0 and current != self.context:
                 status = tfi_driver.context_push(self.context)
                 self.pushed = status == 0
+        if status == 0:
+            self.open = True
+            self.outer = None if tfi_innermost == NULL else <object>tfi_innermost
+            Py_XDECREF_ptr(tfi_innermost)  # `outer` holds it now
+            set_innermost(<PyObject*>self)
         return status
 
-    def _finish(self):
-        """Mark closed and give the previous context back; returns (driver status, context was ours)."""
+    def close(self):
+        """Close: what is in flight stays alive until the stream has passed it, the previous context is restored.
+
+        More calls do nothing.  Raises `RuntimeStateError` out of last-in first-out order or from another thread.
+        """
         cdef void* popped = NULL
-        cdef int status = 0
+        if not self.open:
+            return
+        if self.fork_generation != tfi_fork_generation:
+            self.open = False
+            return
+        if tfi_innermost != <PyObject*>self:
+            raise explain(CLOSE_ORDER, -1, self, "close", None, ())
+        if self.pending or self.own_stream or self.edge_event:
+            self._let_go()
         self.open = False
-        if not self.pushed:
-            return 0, True
-        self.pushed = False
-        status = tfi_driver.context_pop(&popped)
-        return status, popped == self.context
+        outer, self.outer = self.outer, None
+        set_innermost(NULL if outer is None else <PyObject*>outer)
+        if self.pushed:
+            self.pushed = False
+            if tfi_driver.context_pop(&popped) == 0 and popped != self.context:
+                raise explain(CONTEXT_LOST, -1, self, "close", None, ())
+        Py_XDECREF_ptr(<PyObject*>self)  # the thread's reference
+
+    def __enter__(self):
+        """Return the open session."""
+        self._require_ready("session")
+        return self
+
+    def __exit__(self, kind, error, trace):
+        """Close; a failure to close never replaces the error of the block."""
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception as closing:
+            error.add_note(f"closing the session failed too: {closing}")
 
     cdef Refusal ready(self) noexcept:
         if not self.open:
@@ -104,7 +178,7 @@ cdef class SessionCore:
         if refusal != OK:
             raise explain(refusal, index, self, function, config, args)
 
-    cdef Refusal admit(self, function, config, args) except *:
+    cdef Refusal admit(self, function, config, args) except RAISED:
         cdef Kernel kernel
         if not isinstance(function, Kernel):
             return NOT_A_FUNCTION
@@ -119,7 +193,7 @@ cdef class SessionCore:
             return COUNT
         return OK if kernel.checked is config else check_shape(kernel, <LaunchShape>config)
 
-    cdef Refusal run(self, Kernel kernel, LaunchShape shape, args, int* index) except *:
+    cdef Refusal run(self, Kernel kernel, LaunchShape shape, args, int* index) except RAISED:
         cdef uint64_t slots[STACK_ARGUMENTS]
         cdef void* pointers[STACK_ARGUMENTS]
         cdef Span spans[STACK_ARGUMENTS]
@@ -141,12 +215,14 @@ cdef class SessionCore:
             if heap != NULL:
                 PyMem_Free(heap)
 
-    cdef Refusal pack_and_enqueue(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except *:
+    cdef Refusal pack_and_enqueue(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except RAISED:
         cdef Py_ssize_t i, count = len(args)
-        cdef list held = []
+        cdef list held = self.held
         cdef Refusal refusal
         cdef const Parameter* p
         cdef bint is_list = type(args) is list
+        if held:  # left by a refused launch, or this is a launch inside a producer's callback
+            held = self.held = []
         self.foreign_count, self.met = 0, NULL
         for i in range(count):
             p = &ANYTHING if kernel.parameter_count < 0 else &kernel.parameters[i]
@@ -166,7 +242,7 @@ cdef class SessionCore:
             self.settle(kernel, args, packing, held)
         return refusal
 
-    cdef Refusal enqueue(self, Kernel kernel, LaunchShape shape, Packing* packing) except *:
+    cdef Refusal enqueue(self, Kernel kernel, LaunchShape shape, Packing* packing) except RAISED:
         if self.device_type == TFI_DL_CPU:
             return self.enqueue_cpu(kernel, shape, packing)
         return self.enqueue_cuda(kernel, shape, packing.pointers)
@@ -190,7 +266,7 @@ cdef class SessionCore:
         self.driver_status = status
         return OK if status == 0 else DRIVER
 
-    cdef Refusal enqueue_cpu(self, Kernel kernel, LaunchShape shape, Packing* packing) except *:
+    cdef Refusal enqueue_cpu(self, Kernel kernel, LaunchShape shape, Packing* packing) except RAISED:
         cdef tfi_cpu_launch_t launch
         cdef char message[MESSAGE_BYTES]
         cdef int i, status
@@ -217,22 +293,28 @@ cdef class SessionCore:
 
     cdef int settle(self, Kernel kernel, args, Packing* packing, list held) except -1:
         """After the enqueue: count versions, close stream edges, keep what is in use."""
+        cdef int i
         self.recent[self.launch_count % RECENT_LAUNCHES] = kernel
         self.launch_count += 1
+        for i in range(packing.span_count):
+            if packing.spans[i].version != NULL:
+                increment(packing.spans[i].version)
         if packing.tracked:
             self.count_writes(kernel, args)
         if self.device_type == TFI_DL_CPU:
             return 0
         if self.foreign_count:
             self.return_to_producers()
-        if kernel.last_stream != self.stream_handle or not kernel.streams:
-            kernel.last_stream = self.stream_handle
+        if not kernel.has_run or kernel.last_stream != self.stream_handle:
+            kernel.last_stream, kernel.has_run = self.stream_handle, True
             kernel.streams[self.stream_handle] = self.stream_ref
         if not self.legacy_stream and self.capturing():
             kernel.in_graph = True  # a graph may replay it for as long as the process lives
             self._keep_for_graph(held)
+            self.held = []
         elif held:
             self.pending.extend(held)
+            self.held = []
             if len(self.pending) > PENDING_LIMIT:
                 self._retire_pending()
         return 0
@@ -252,11 +334,11 @@ cdef class SessionCore:
             if isinstance(obj, TensorRef):
                 entry = (<TensorRef>obj).entry
                 if entry.wrote is not None and (<TensorRef>obj).writable:
-                    entry.wrote((<TensorRef>obj).owner)
+                    tell_producer((<TensorRef>obj).owner, entry)
             elif not isinstance(obj, MemoryRef) and access == WRITES:
                 entry = entry_of(obj)
                 if entry.wrote is not None:
-                    entry.wrote(obj)
+                    tell_producer(obj, entry)
         return 0
 
     cdef int _meet_producer(self, obj, TypeEntry entry, list held) except -1:
@@ -282,9 +364,12 @@ cdef class SessionCore:
 
     cdef int wait_for(self, void* stream) except -1:
         """Let the captured stream wait for what `stream` holds now."""
-        cdef int status = tfi_driver.event_record(self.edge_event, stream)
+        cdef int status
+        if self.edge_event == 0:
+            self.edge_event = self._take_event()
+        status = tfi_driver.event_record(<void*>self.edge_event, stream)
         if status == 0:
-            status = tfi_driver.stream_wait_event(<void*>self.stream_handle, self.edge_event, 0)
+            status = tfi_driver.stream_wait_event(<void*>self.stream_handle, <void*>self.edge_event, 0)
         if status != 0:
             self.driver_status = status
             raise explain(DRIVER, -1, self, "wait_event", None, ())
@@ -292,10 +377,10 @@ cdef class SessionCore:
 
     cdef int return_to_producers(self) except -1:
         """Let each producer's stream wait for the launch, so that what it does next with the memory is ordered."""
-        cdef int i, status = tfi_driver.event_record(self.edge_event, <void*>self.stream_handle)
+        cdef int i, status = tfi_driver.event_record(<void*>self.edge_event, <void*>self.stream_handle)
         for i in range(self.foreign_count):
             if status == 0:
-                status = tfi_driver.stream_wait_event(self.foreign[i], self.edge_event, 0)
+                status = tfi_driver.stream_wait_event(self.foreign[i], <void*>self.edge_event, 0)
         self.foreign_count = 0
         if status != 0:
             self.driver_status = status
@@ -315,7 +400,7 @@ cdef class SessionCore:
     cdef int _follow_array(self, DeviceArray array) except -1:
         """Order after the stream that used the array last, and make this one its stream."""
         self.wait_for(<void*>array.stream_handle)
-        array.stream_handle, array.stream_owner = self.stream_handle, self.stream_ref
+        array.stream_handle, array.stream_owner = self.stream_handle, self.stream
         return 0
 
     def _reference(self, obj, bint writable, bint strided, cls):
@@ -337,8 +422,7 @@ cdef class SessionCore:
         elif not entry.is_tensor:
             raise refuse_import("producer", obj, None)
         else:
-            if entry.check is not None:
-                entry.check(obj, writable)
+            vet(obj, entry, writable)
             if entry.direct:
                 entry.api.view_from_object(<void*>obj, &borrowed)
                 tensor = &borrowed
@@ -360,6 +444,13 @@ cdef class SessionCore:
         elif refusal == OK and not view.compact and not strided:
             refusal = LAYOUT
         return REFUSALS[refusal], ref
+
+
+cdef inline int tell_producer(obj, TypeEntry entry) except -1:
+    """Report a write, unless the version counter was bumped directly."""
+    if not entry.probed or (<char**>(impl_of(obj, entry) + entry.version_at))[0] == NULL:
+        entry.wrote(obj)
+    return 0
 
 
 cdef int fill_reference(TensorRef ref, SessionCore session, obj, TypeEntry entry, managed, const tfi_dl_tensor* t,

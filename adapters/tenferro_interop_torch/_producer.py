@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import tenferro_interop as tfi
 import torch
 
+from ._layout import measure
+
 _SUB_BYTE = frozenset(
     getattr(torch, name)
     for name in (f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8))
@@ -24,6 +26,9 @@ class TorchProducer(tfi.Producer):
     name = "torch"
     stream_ordered = True
     tracks_writes = True
+
+    def __init__(self) -> None:
+        self.probe = measure()
 
     @property
     def exact_types(self) -> tuple[type, ...]:

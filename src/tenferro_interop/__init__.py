@@ -19,6 +19,7 @@ from ._modules import Function as Function
 from ._modules import Module as Module
 from ._nvrtc import NvrtcOptions as NvrtcOptions
 from ._producers import Producer as Producer
+from ._producers import StateProbe as StateProbe
 from ._resources import ResourceGuard as ResourceGuard
 from ._runtime import RuntimeIdentity as RuntimeIdentity
 from ._session import Session as Session
@@ -55,6 +56,7 @@ __all__ = [
     "Session",
     "Signature",
     "SignatureError",
+    "StateProbe",
     "StreamRef",
     "TenferroError",
     "TensorMut",

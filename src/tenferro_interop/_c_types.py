@@ -91,7 +91,7 @@ def _tokens(text: str) -> list[str]:
     body, brackets, rest = text.partition("[")
     tokens = [re.sub(r"\s+", "", token) for token in _TOKEN.findall(body)]
     for token in tokens:
-        if not (token == "*" or _is_name(token) or _SIZED_STRUCT.fullmatch(token)):
+        if not (token == "*" or _NAME.fullmatch(token) or _SIZED_STRUCT.fullmatch(token)):
             raise error(text, token, "only names, const, * and struct(size) are read")
     if not brackets:
         return tokens

@@ -39,19 +39,21 @@ def included_files(source: str, directory: Path, search: Sequence[str], *, toolk
     Conditions are not evaluated and every directory is tried, so that the list has at least the files used.  A macro
     as the name of a header makes the list incomplete, except inside `toolkit`, where such macros stay in the toolkit.
     """
-    first = _parse_includes(os.fsencode(source.encode("utf-8", "surrogateescape")))
-    everywhere = [directory, *(Path(path) for path in (*search, *toolkit))]
+    first = _parse_includes(source.encode("utf-8", "surrogateescape"))
+    everywhere = [str(directory), *search, *toolkit]
+    inside = tuple(os.path.join(folder, "") for folder in toolkit)
     found: dict[str, str] = {}
-    is_complete, pending = not first.has_macro, [(directory, first.names)]
+    tried: set[str] = set()
+    is_complete, pending = not first.has_macro, [(str(directory), first.names)]
     while pending:
         origin, names = pending.pop()
-        for path in _existing(names, [origin, *everywhere]):
-            if str(path) in found:
-                continue
-            header = _read_header(path, path.stat().st_mtime_ns)
-            found[str(path)] = header.digest
-            is_complete &= not header.includes.has_macro or any(path.is_relative_to(root) for root in toolkit)
-            pending.append((path.parent, header.includes.names))
+        paths = {os.path.join(folder, name) for folder in (origin, *everywhere) for name in names} - tried
+        tried |= paths
+        for path in filter(os.path.isfile, paths):
+            header = _read_header(path, os.stat(path).st_mtime_ns)
+            found[path] = header.digest
+            is_complete &= not header.includes.has_macro or path.startswith(inside)
+            pending.append((os.path.dirname(path), header.includes.names))
     return Headers(tuple(sorted(found.items())), is_complete)
 
 
@@ -164,15 +166,7 @@ def _parse_includes(text: bytes) -> _Includes:
     return _Includes(names, any(macro for _, _, macro in found))
 
 
-def _existing(names: Sequence[str], directories: Sequence[Path]) -> Iterator[Path]:
-    for directory in dict.fromkeys(directories):
-        for name in names:
-            path = directory / name
-            if path.is_file():
-                yield path
-
-
 @functools.lru_cache(maxsize=4096)
-def _read_header(path: Path, mtime_ns: int) -> _Header:  # the time is part of the cache's key only
-    text = path.read_bytes()
+def _read_header(path: str, mtime_ns: int) -> _Header:  # the time only keys the cache
+    text = Path(path).read_bytes()
     return _Header(hashlib.sha256(text).hexdigest(), _parse_includes(text))

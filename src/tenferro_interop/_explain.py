@@ -33,7 +33,7 @@ class Case:
         self.function = function
         self.config = config
         self.args = args
-        self.op = function if isinstance(function, str) else "launch"
+        self.op = function if isinstance(function, str) and config is None else "launch"
         self.kernel = getattr(function, "name", None)
 
     @property
@@ -427,6 +427,22 @@ def bad_dtype_error(ref: Any, subject: str, op: str) -> DTypeError:
     )
 
 
+def _close_order(case: Case) -> TenferroError:
+    return case.error(
+        RuntimeStateError,
+        "sessions must close in last-in first-out order and in the thread that opened them, got one that is not this "
+        "thread's innermost",
+    )
+
+
+def _context_lost(case: Case) -> TenferroError:
+    return case.error(
+        RuntimeStateError,
+        "the current context must be the session's when it closes, got another. Something pushed a context without "
+        "popping it",
+    )
+
+
 _TEXTS: dict[str, Callable[[Case], TenferroError]] = {
     "CLOSED": _closed,
     "WRONG_THREAD": _wrong_thread,
@@ -461,6 +477,8 @@ _TEXTS: dict[str, Callable[[Case], TenferroError]] = {
     "NOT_A_FUNCTION": _not_a_function,
     "LAUNCH_MODE": _launch_mode,
     "BAD_DTYPE": _bad_dtype,
+    "CLOSE_ORDER": _close_order,
+    "CONTEXT_LOST": _context_lost,
     "NULL_ARGUMENT": _null,
 }
 
@@ -472,11 +490,15 @@ def explain_launch(
     return _TEXTS[_core.REFUSALS[code]](Case(index, session, function, config, args))
 
 
-def explain_import(what: str, obj: Any, detail: Any) -> TenferroError:
+def explain_import(what: str, obj: Any, detail: Any) -> Exception:
     """Return the error for a tensor that could not be imported, or an object that must not be constructed."""
     name = f"{type(obj).__module__}.{type(obj).__qualname__}"
     if what == "construct":
-        return RuntimeStateError(f"{type(obj).__name__} must come from a session, got a direct construction", op="tensor")
+        made, op = type(obj).__name__, "tensor"
+        where = "a session"
+        if made == "Session":
+            where, op = "`tenferro_interop.session(...)`", "session"
+        return RuntimeStateError(f"{made} must come from {where}, got a direct construction", op=op)
     if what == "device":
         session, declared = detail
         where = device_name(*declared)
@@ -484,7 +506,7 @@ def explain_import(what: str, obj: Any, detail: Any) -> TenferroError:
             f"tensor must be on {session.runtime.name}, got {where}", op="tensor", actual=where, device=where
         )
     if what == "export":
-        return _export_refused(name, *detail)
+        return _export_refused(obj, name, *detail)
     texts = {
         "producer": f"tensor must offer __dlpack__ or __cuda_array_interface__, got {name}. A scalar is passed as a number",
         "capsule": "capsule must be an unused DLPack capsule, got one already consumed or of another kind",
@@ -496,7 +518,14 @@ def explain_import(what: str, obj: Any, detail: Any) -> TenferroError:
     return cls(texts[what], op="tensor", actual=name)
 
 
-def _export_refused(name: str, session: Any, error: Exception) -> TenferroError:
+def _export_refused(obj: Any, name: str, session: Any, producer: Any, error: Exception) -> Exception:
+    better = None if producer is None else producer.explain(obj, error)
+    if better is not None:
+        explained: Exception = better
+        return explained
+    declared = obj.__dlpack_device__()
+    if not _lives_on(declared, session):
+        return explain_import("device", obj, (session, declared))
     text = f"{name} refused to export itself: {error}"
     lowered = str(error).lower()
     if "dtype" in lowered or "dlpack equivalent" in lowered or "byte order" in lowered:
@@ -507,3 +536,8 @@ def _export_refused(name: str, session: Any, error: Exception) -> TenferroError:
         return UnsupportedError(text, op="tensor", actual=name)
     return ExportError(text, op="tensor", actual=name)
 
+
+def _lives_on(declared: tuple[int, int], session: Any) -> bool:
+    if session.device_type == _core.DL_CPU:
+        return declared[0] in (_core.DL_CPU, _core.DL_CUDA_HOST)
+    return declared[0] in (_core.DL_CUDA, _core.DL_CUDA_MANAGED)

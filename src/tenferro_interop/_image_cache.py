@@ -47,12 +47,12 @@ def load(key: str) -> bytes | None:
     """Return the payload stored under `key`, or None; an entry that does not prove itself is deleted."""
     if not is_enabled():
         return None
-    path = directory() / key
     try:
+        path = directory() / key
         with path.open("rb") as file:
             is_ours = os.fstat(file.fileno()).st_uid == os.getuid()
             entry = file.read()
-    except OSError:
+    except (OSError, RuntimeError):  # absent, unreadable, or no home directory
         return None
     payload = entry[len(_MAGIC) + _DIGEST_SIZE :]
     if is_ours and entry == _entry(key, payload):
@@ -67,12 +67,12 @@ def store(key: str, payload: bytes) -> None:
     """Write an entry in one step, so that no reader sees a part of it."""
     if not is_enabled():
         return
-    folder = directory()
     try:
+        folder = directory()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(folder, key, _entry(key, payload))
-    except OSError as error:
-        _log.warning("cache folder %s must be writable, got %s. Compiled images are not kept", folder, error)
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home directory
+        _log.warning("the cache folder must be writable, got %s. Compiled images are not kept", error)
 
 
 def _entry(key: str, payload: bytes) -> bytes:

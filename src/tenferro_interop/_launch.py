@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import _core
@@ -17,7 +17,7 @@ UINT32_MAX = 2**32 - 1
 
 def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     """Return three positive extents from an int or from one to three ints."""
-    parts = [value] if isinstance(value, int) else list(value)
+    parts = list(value) if isinstance(value, Iterable) else [value]
     if not 1 <= len(parts) <= 3:
         raise ValidationError(f"{name} must have one to three extents, got {len(parts)}", op="LaunchConfig", argument=name)
     out = [_count(f"{name}.{axis}", part, name) for axis, part in zip("xyz", parts, strict=False)]
@@ -33,15 +33,19 @@ def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _count(what: str, value: object, argument: str) -> int:
+def _int(what: str, value: object, argument: str) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]  # the TypeError is the check
+        return operator.index(value)  # type: ignore[arg-type]  # the TypeError is the check
     except TypeError:
         raise ValidationError(
             f"{what} must be an int, got {type(value).__name__}", op="LaunchConfig", argument=argument, actual=value
         ) from None
+
+
+def _count(what: str, value: object, argument: str) -> int:
+    number = _int(what, value, argument)
     if not 0 <= number <= UINT32_MAX:
         raise ValidationError(
             f"{what} must be between 0 and {UINT32_MAX}, got {number}", op="LaunchConfig", argument=argument, actual=number
@@ -90,9 +94,10 @@ class LaunchConfig(_core.LaunchShape):
 
         `flat(0)` is legal: such a launch checks everything and enqueues nothing.
         """
-        count, width = operator.index(threads), _extent("block", block)[0]
+        count = _int("threads", threads, "threads")
+        width = _extent("block", _int("block", block, "block"))[0]
         if count < 0:
-            raise ValidationError(f"threads must not be negative, got {count}", op="LaunchConfig.flat", argument="threads")
+            raise ValidationError(f"threads must not be negative, got {count}", op="LaunchConfig", argument="threads")
         self = cls(max(-(-count // width), 1), width, shared_mem_bytes)
         if count == 0:
             self._fill((1, 1, 1), (width, 1, 1), shared_mem_bytes, None, False, False, True)
@@ -141,6 +146,20 @@ def _typed(name: str, code: int, bits: int, doc: str) -> Any:
     return classmethod(make)
 
 
+def _complex(name: str, layout: str, value: complex) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, (int, float, complex)):
+        raise SignatureError(
+            f"KernelArg.{name} must be given a Python number of that kind, got {type(value).__name__}",
+            op="KernelArg",
+            argument="value",
+            actual=value,
+        )
+    try:
+        return struct.pack(layout, complex(value).real, complex(value).imag)
+    except OverflowError:
+        raise ScalarRangeError(f"{value} does not fit {name}", op="KernelArg", argument="value", actual=value) from None
+
+
 class KernelArg(_core.TypedArgument):
     """A kernel argument with an exact type: for kernels of unknown signature, structs, null pointers and non-native widths.
 
@@ -170,12 +189,12 @@ class KernelArg(_core.TypedArgument):
     @classmethod
     def c64(cls, value: complex) -> KernelArg:
         """Return a complex of two floats."""
-        return cls(struct.pack("=ff", complex(value).real, complex(value).imag), COMPLEX, 64)
+        return cls(_complex("c64", "=ff", value), COMPLEX, 64)
 
     @classmethod
     def c128(cls, value: complex) -> KernelArg:
         """Return a complex of two doubles."""
-        return cls(struct.pack("=dd", complex(value).real, complex(value).imag), COMPLEX, 128)
+        return cls(_complex("c128", "=dd", value), COMPLEX, 128)
 
     @classmethod
     def null(cls) -> KernelArg:
@@ -188,7 +207,15 @@ class KernelArg(_core.TypedArgument):
 
         Nothing is re-laid out: the size must equal the kernel's parameter at launch, and padding is the caller's.
         """
-        data = value.tobytes() if hasattr(value, "tobytes") else bytes(value)
+        try:
+            data = value.tobytes() if hasattr(value, "tobytes") else memoryview(value).tobytes()
+        except TypeError:
+            raise SignatureError(
+                f"KernelArg.struct must be given bytes, a ctypes structure or a NumPy record, got {type(value).__name__}",
+                op="KernelArg",
+                argument="value",
+                actual=value,
+            ) from None
         return cls(data, STRUCT, 0)
 
     def __repr__(self) -> str:

@@ -96,8 +96,8 @@ class _Job(NamedTuple):
 
 
 def _job(source: str, options: NvrtcOptions, arch: str, filename: str) -> _Job:
-    _refuse_nul("source", source)
-    _refuse_nul("filename", filename)
+    _require_text("source", source)
+    _require_text("filename", filename)
     toolkit = _toolkit_directories() if re.search(r"#\s*include", source) else ()
     return _Job(source.removeprefix("\ufeff"), filename, options.arch or arch, options, toolkit)
 
@@ -112,12 +112,9 @@ class _Outcome(NamedTuple):
 
 
 def _compile(job: _Job) -> CompiledSource:
-    asked = job.options.name_expressions
-    names = tuple({normalise(name): name for name in (*kernel_names(job.source), *asked)}.values())
+    names = _names(job)
     probes = {_PROBE.format(name): name for name in names}
-    outcome = _run_probed(job, (*names, *probes)) or _run(job, job.source, asked)
-    if outcome.failure:
-        raise _compile_error(job, outcome)
+    outcome = _run_pruned(job, f"{job.source}\n{_HEADER}", (*names, *probes)) or _run_unprobed(job, names)
     words = {probes[each]: _words(symbol) for each, symbol in outcome.lowered.items() if each in probes}
     return CompiledSource(
         image=outcome.image,
@@ -132,14 +129,27 @@ _PROBE = "tfi_signature::probe<tfi_signature::of<decltype(+{})>::type>"
 _REFUSED_EXPRESSION = re.compile(r'Input name expression was: "(.*)"')
 
 
-def _run_probed(job: _Job, expressions: tuple[str, ...]) -> _Outcome | None:
-    """Compile with the probes, once more without those that the log blames; None if the source is better left alone."""
-    text = f"{job.source}\n{_HEADER}"
+def _names(job: _Job) -> tuple[str, ...]:
+    """Return the kernels that the text shows and the expressions that were asked for, each once."""
+    every = (*kernel_names(job.source), *job.options.name_expressions)
+    return tuple({normalise(name): name for name in every}.values())
+
+
+def _run_pruned(job: _Job, text: str, expressions: tuple[str, ...]) -> _Outcome | None:
+    """Compile, once more without the expressions that the log blames; None if that fails or blames the user's."""
     outcome = _run(job, text, expressions)
     blamed = {normalise(each) for each in _REFUSED_EXPRESSION.findall(outcome.log)}
     if outcome.failure and blamed and blamed.isdisjoint(map(normalise, job.options.name_expressions)):
         outcome = _run(job, text, [each for each in expressions if normalise(each) not in blamed])
     return None if outcome.failure else outcome
+
+
+def _run_unprobed(job: _Job, names: tuple[str, ...]) -> _Outcome:
+    """Compile what the user wrote and nothing else; if that works the kernels' names are still worth having."""
+    outcome = _run(job, job.source, job.options.name_expressions)
+    if outcome.failure:
+        raise _compile_error(job, outcome)
+    return _run_pruned(job, job.source, names) or outcome
 
 
 def _run(job: _Job, text: str, expressions: Sequence[str]) -> _Outcome:
@@ -228,11 +238,15 @@ def _header_directory(find: Callable[[str], str | None], library: str) -> str | 
         return None
 
 
-def _refuse_nul(argument: str, text: str) -> None:
+def _require_text(argument: str, text: str) -> None:
+    """Refuse what C would cut short and what has no bytes."""
     if "\0" in text:
-        raise ValidationError(
-            f"{argument} must not contain NUL, got one at position {text.index(chr(0))}", op=_OP, argument=argument
-        )
+        where = text.index("\0")
+        raise ValidationError(f"{argument} must not contain NUL, got one at {where}", op=_OP, argument=argument)
+    try:
+        _encode(text)
+    except UnicodeEncodeError as error:
+        raise ValidationError(f"{argument} must be encodable, got {error}", op=_OP, argument=argument) from error
 
 
 _MISSING_HEADER = re.compile(r'(?:could not|cannot) open source file "([^"]+)"')

@@ -73,7 +73,7 @@ _FIELD_OF_OPTION = (
 def _texts(field: str, values: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     if isinstance(values, (str, bytes, os.PathLike)):
         raise _invalid(field, f"be a tuple of strings. Pass {field}=({os.fspath(values)!r},)", values)
-    texts = tuple(os.fspath(value) for value in values)
+    texts = tuple(os.fspath(value) if isinstance(value, os.PathLike) else value for value in values)
     for text in texts:
         if not isinstance(text, str) or not text.strip():
             raise _invalid(field, "hold non-empty strings", text)

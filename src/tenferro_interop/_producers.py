@@ -11,12 +11,29 @@ import functools
 import importlib.metadata
 import logging
 import sys
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from . import _core
-from ._errors import DTypeError, LayoutError, ValidationError
+from ._errors import DTypeError, ValidationError
 
 GROUP = "tenferro_interop.producers"
+
+
+class StateProbe(NamedTuple):
+    """Where a framework's tensor objects keep what decides about their state, in bytes, as an adapter measured it.
+
+    `impl_offset` leads from the Python object to the implementation's pointer; there, `state_offset` is a 64-bit word
+    and `dtype_offset` a 16-bit word that together decide what `Producer.check` says about reading; `grad_offset` a
+    pointer that is null for tensors that any kernel may write; `version_offset` a pointer to the version counter, whose
+    32-bit count lies `count_offset` bytes in.
+    """
+
+    impl_offset: int
+    state_offset: int
+    dtype_offset: int
+    grad_offset: int
+    version_offset: int
+    count_offset: int
 
 
 class Producer:
@@ -32,6 +49,8 @@ class Producer:
     name: ClassVar[str] = "unknown"
     stream_ordered: ClassVar[bool] = False
     tracks_writes: ClassVar[bool] = False
+
+    probe: StateProbe | None = None
 
     @property
     def exact_types(self) -> tuple[type, ...]:
@@ -49,6 +68,14 @@ class Producer:
     def exportable(self, tensor: Any) -> Any:
         """Return what to call `__dlpack__` on: the same memory without state that stands in the way of exporting."""
         return tensor
+
+    def needs_check(self, tp: type) -> bool:
+        """Return whether tensors of type `tp` have states that exporting does not already refuse."""
+        return type(self).check is not Producer.check
+
+    def explain(self, tensor: Any, error: Exception) -> Exception | None:
+        """Return a better error for a failed export, or None."""
+        return None
 
     def check(self, tensor: Any, write: bool) -> None:
         """Raise a named error for a state that a kernel reading raw memory would misread, or may not write."""
@@ -70,36 +97,33 @@ class Producer:
 
 
 class _NumPy(Producer):
-    """NumPy arrays: refuses the kinds whose raw bytes mean something else."""
+    """NumPy arrays: refuses what NumPy exports although its raw bytes mean something else."""
 
     name = "numpy"
 
+    def needs_check(self, tp: type) -> bool:
+        """Look at subclasses only; NumPy itself refuses the element types without a raw form."""
+        return tp.__name__ == "MaskedArray"
+
     def check(self, tensor: Any, write: bool) -> None:
-        """Refuse masked arrays, foreign byte order, records, objects, strings, dates and long doubles."""
+        """Refuse masked arrays: the mask would be lost."""
+        raise ValidationError(
+            "masked arrays must be resolved first, got numpy.ma.MaskedArray. Pass `x.filled(value)`",
+            op="tensor",
+            actual="MaskedArray",
+        )
+
+    def explain(self, tensor: Any, error: Exception) -> Exception | None:
+        """Name the element type that NumPy could not export."""
         dtype = tensor.dtype
-        if type(tensor).__name__ == "MaskedArray":
-            raise ValidationError(
-                "masked arrays must be resolved first, got numpy.ma.MaskedArray. Pass `x.filled(value)`",
-                op="tensor",
-                actual="MaskedArray",
-            )
-        if not dtype.isnative:
-            raise DTypeError(
-                f"byte order must be native, got {dtype.str!r}. Pass `x.astype(x.dtype.newbyteorder('='))`",
-                op="tensor",
-                actual=dtype.str,
-            )
-        if dtype.kind not in "biufc" or dtype.itemsize not in (1, 2, 4, 8, 16) or dtype.char in "gG":
-            raise DTypeError(
-                f"NumPy element type must be bool, integer, IEEE float or complex, got {dtype}", op="tensor", actual=dtype
-            )
-        if tensor.size and tensor.ctypes.data % dtype.alignment:
-            raise LayoutError(
-                f"data pointer must be aligned to {dtype.alignment} bytes for {dtype}, got {tensor.ctypes.data:#x}. "
-                "Pass a copy of the array",
-                op="tensor",
-                expected=dtype.alignment,
-            )
+        if dtype.isnative and dtype.kind in "biufc" and dtype.char not in "gG":
+            return None
+        fix = "" if dtype.isnative else ". Pass `x.astype(x.dtype.newbyteorder('='))`"
+        return DTypeError(
+            f"NumPy element type must be a native bool, integer, float or complex, got {dtype}: {error}{fix}",
+            op="tensor",
+            actual=str(dtype),
+        )
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> Any:
         """Return `numpy.empty` for the element types NumPy has, on the CPU."""

@@ -86,8 +86,12 @@ class ResourceCache:
         A failing `init` raises its own error and stores nothing: the next call tries again.  Asking again for a key
         whose guard this thread holds raises `RuntimeStateError` where a lock would wait for ever.
         """
-        if not isinstance(key, Hashable):
-            raise ValidationError(f"key must be hashable, got {type(key).__name__}", op="resource", argument="key")
+        try:
+            hash(key)
+        except TypeError:
+            raise ValidationError(
+                f"key must be hashable, got {type(key).__name__}", op="resource", argument="key"
+            ) from None
         with self._guard:
             entry = self._entries.setdefault(key, _Entry())
         if entry.owner == threading.get_ident():

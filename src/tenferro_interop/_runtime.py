@@ -63,7 +63,7 @@ class Runtime(_core.RuntimeCore):
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __new__(cls, device: Device) -> Runtime:
-        return super().__new__(cls, device.dl_type, device.ordinal)
+        return super().__new__(cls, device.dl_type, device.ordinal, device.context)
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -77,6 +77,7 @@ class Runtime(_core.RuntimeCore):
         self._idle_events: list[int] = []
         self._leaked: list[object] = []
         self._streams: list[int] = []
+        _core.register_runtime(self)
 
     def take_stream(self) -> int:
         """Return a stream of our own that no open session uses."""
@@ -109,7 +110,12 @@ class Runtime(_core.RuntimeCore):
             self.leak(owners)
             return
         event = self.take_event()
-        self.device.record(event, stream)
+        try:
+            self.device.record(event, stream)
+        except BackendError:
+            self.fail()
+            self.leak(owners)
+            raise
         with self.lock:
             self._in_flight.append((event, owners))
         self.drain()

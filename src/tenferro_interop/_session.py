@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
 from collections.abc import Callable, Hashable, Sequence
-from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +10,15 @@ import numpy as np
 from . import _core
 from ._devices import Image
 from ._devices.cuda_driver import device_count
-from ._errors import AliasError, BackendError, LayoutError, RuntimeStateError, TenferroError, ValidationError
+from ._errors import (
+    AliasError,
+    BackendError,
+    LayoutError,
+    RuntimeStateError,
+    SignatureError,
+    TenferroError,
+    ValidationError,
+)
 from ._explain import bad_dtype_error, device_error, explain_import, explain_launch, layout_error, null_data_error, read_only_error
 from ._launch import scalar_of
 from ._modules import Module
@@ -23,23 +27,22 @@ from ._producers import current_stream, producer_of
 from ._resources import ResourceGuard
 from ._runtime import Allocation, LoadedImage, Runtime, RuntimeIdentity, runtime_of
 from ._stream import StreamRef, resolve
-from ._tensors import DeviceBytes, DeviceTensor, TensorMut, TensorRef, as_dtype, checked_shape, from_array_interface
+from ._tensors import (
+    MAX_BYTES,
+    DeviceBytes,
+    DeviceTensor,
+    TensorMut,
+    TensorRef,
+    as_dtype,
+    checked_shape,
+    from_array_interface,
+)
 
 T = TypeVar("T")
 
 _core.install_hooks(
     explain_launch=explain_launch, producer_of=producer_of, explain_import=explain_import, scalar_of=scalar_of
 )
-
-
-class _Stack(threading.local):
-    """The sessions open in this thread, outermost first."""
-
-    def __init__(self) -> None:
-        self.sessions: list[Session] = []
-
-
-_open_here = _Stack()
 
 
 class Session(_core.SessionCore):
@@ -50,19 +53,14 @@ class Session(_core.SessionCore):
     `RuntimeStateError`.
     """
 
-    _own_stream: bool
-    process: int
-
     @classmethod
-    def _open(cls, runtime: Runtime, stream: StreamRef, own_stream: bool) -> Session:
+    def _open(cls, runtime: Runtime, stream: StreamRef, *, own_stream: bool = False) -> Session:
         self = cls.__new__(cls)
-        self.stream_ref, self._own_stream, self.process = stream, own_stream, os.getpid()
-        event = 0 if runtime.device.kind == "cpu" else runtime.take_event()
-        self._edge = event
-        status = self._begin(runtime, stream.handle, runtime.device.context, event)
+        status = self._begin(runtime, stream.handle, stream, own_stream)
         if status:
-            raise BackendError(f"the context of {runtime.name} could not be made current ({status})", op="session", code=status)
-        _open_here.sessions.append(self)
+            raise BackendError(
+                f"the context of {runtime.name} could not be made current ({status})", op="session", code=status
+            )
         return self
 
     @property
@@ -83,6 +81,8 @@ class Session(_core.SessionCore):
     @property
     def stream(self) -> StreamRef:
         """The captured stream."""
+        if self.stream_ref is None:
+            self.stream_ref = StreamRef.from_handle(self.stream_handle)
         ref: StreamRef = self.stream_ref
         return ref
 
@@ -179,8 +179,8 @@ class Session(_core.SessionCore):
         made = None if like is None else self._like(like, extents, kind)
         if made is not None:
             return made
-        allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream_ref)
-        return DeviceTensor._make(self._runtime, allocation, extents, kind, self.stream_ref)
+        allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream)
+        return DeviceTensor._make(self._runtime, allocation, extents, kind, self.stream)
 
     def _like(self, like: object, shape: tuple[int, ...], dtype: Any) -> Any:
         producer = producer_of(type(like))
@@ -192,7 +192,7 @@ class Session(_core.SessionCore):
     def retain_tensor(self, x: object) -> DeviceBytes:
         """Return the tensor's memory as `DeviceBytes` that keeps it alive, whatever becomes of `x`."""
         ref = self.tensor(x)
-        return DeviceBytes._make(self, ref._address, ref.nbytes, ref)
+        return DeviceBytes._make(self, ref._address, ref.nbytes, ref, ref.read_only)
 
     def alloc_bytes(self, nbytes: int) -> DeviceBytes:
         """Return an uninitialised workspace; zero bytes give an empty span.
@@ -200,15 +200,22 @@ class Session(_core.SessionCore):
         Raises `ValidationError` for a negative size, `BackendError` when out of memory.
         """
         self._require_ready("alloc_bytes")
-        if isinstance(nbytes, bool) or not isinstance(nbytes, int) or nbytes < 0:
-            raise ValidationError(f"nbytes must be a non-negative int, got {nbytes!r}", op="alloc_bytes", argument="nbytes")
-        allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream_ref)
+        if isinstance(nbytes, bool) or not isinstance(nbytes, int) or not 0 <= nbytes <= MAX_BYTES:
+            raise ValidationError(
+                f"nbytes must be a non-negative int of at most 63 bits, got {nbytes!r}", op="alloc_bytes", argument="nbytes"
+            )
+        allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream)
         return DeviceBytes._make(self, allocation.address, nbytes, allocation)
 
     def upload_bytes(self, data: bytes | bytearray | memoryview) -> DeviceBytes:
         """Return a copy of host bytes on the device; the host's may change as soon as this returns."""
-        snapshot = bytes(data)
         self._require_ready("upload_bytes")
+        try:
+            snapshot = memoryview(data).tobytes()
+        except TypeError:
+            raise ValidationError(
+                f"data must be bytes-like, got {type(data).__name__}", op="upload_bytes", argument="data"
+            ) from None
         self._refuse_capture("upload_bytes")
         span = self.alloc_bytes(len(snapshot))
         if snapshot:
@@ -222,33 +229,32 @@ class Session(_core.SessionCore):
         overlap, `LayoutError` for a strided tensor.
         """
         self._require_ready("copy_bytes")
+        for name, span in (("dst", dst), ("src", src)):
+            self._require_span(name, span, "copy_bytes")
         count = src.nbytes if nbytes is None else nbytes
         for name, span in (("dst", dst), ("src", src)):
-            self._require_span(name, span, count)
+            _require_room(name, span, count)
         if isinstance(dst, TensorRef) and not isinstance(dst, TensorMut):
             raise ValidationError("dst must be writable, got a TensorRef. Pass `s.tensor_mut(x)`", op="copy_bytes", argument="dst")
+        if dst.read_only:
+            raise read_only_error(dst, "dst", "copy_bytes")
         if count and dst._address < src._address + count and src._address < dst._address + count:
             raise AliasError(f"dst must not overlap src within {count} bytes, got overlapping spans", op="copy_bytes", argument="dst")
         if count:
             self._runtime.device.copy(dst._address, src._address, count, self.stream_handle)
             self.pending.extend((dst.owner, src.owner))
 
-    def _require_span(self, name: str, span: Any, count: int) -> None:
-        if not isinstance(span, (DeviceBytes, TensorRef)) or span.session is not self:
+    def _require_span(self, name: str, span: Any, op: str) -> None:
+        if not isinstance(span, (DeviceBytes, TensorRef)):
+            raise SignatureError(
+                f"{name} must be a DeviceBytes or tensor reference, got {type(span).__name__}", op=op, argument=name
+            )
+        if span.session is not self:
             raise RuntimeStateError(
-                f"{name} must be a DeviceBytes or tensor reference of this session, got {type(span).__name__}",
-                op="copy_bytes",
-                argument=name,
+                f"{name} must be a reference of this session, got one of another session", op=op, argument=name
             )
         if isinstance(span, TensorRef) and not span.is_contiguous:
-            raise layout_error(span, name, "copy_bytes")
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= span.nbytes:
-            raise ValidationError(
-                f"nbytes must be between 0 and the {span.nbytes} bytes of {name}, got {count!r}",
-                op="copy_bytes",
-                argument="nbytes",
-                actual=count,
-            )
+            raise layout_error(span, name, op)
 
     def download_tensor(self, x: object) -> np.ndarray[Any, np.dtype[Any]]:
         """Wait for the stream and return the tensor's values as a new NumPy array.
@@ -258,7 +264,7 @@ class Session(_core.SessionCore):
         """
         ref = x if isinstance(x, TensorRef) else self.tensor(x)
         self._require_ready("download_tensor")
-        self._require_span("x", ref, ref.nbytes)
+        self._require_span("x", ref, "download_tensor")
         self._refuse_capture("download_tensor")
         name = ref.dtype.name
         out = np.empty(ref.shape, name if hasattr(np, name) else f"uint{ref.dtype.bits * ref.dtype.lanes}")
@@ -338,62 +344,32 @@ class Session(_core.SessionCore):
         kept.clear()
         self._runtime.retire(self.stream_handle, owners)
 
-    def close(self) -> None:
-        """Close: what is in flight stays alive until the stream has passed it, the previous context is restored.
-
-        More calls do nothing.  Raises `RuntimeStateError` out of last-in first-out order or from another thread.
-        """
-        if not self.open:
-            return
-        sessions = _open_here.sessions
-        if self.process != os.getpid():
-            self.open = False
-            return
-        if not sessions or sessions[-1] is not self:
-            where = "another thread" if self not in sessions else "an outer session before an inner one"
-            raise RuntimeStateError(f"sessions must close in last-in first-out order, got {where}", op="close")
-        sessions.pop()
-        self._let_go()
+    def _take_event(self) -> int:
+        return self._runtime.take_event()
 
     def _let_go(self) -> None:
+        """Hand what is in flight, the event and our own stream to the runtime; called once, by `close`."""
         runtime = self._runtime
-        if runtime.device.kind == "cuda":
-            if not runtime.failed:
-                self._retire_pending()
-                runtime.give_event(self._edge)
-            if self._own_stream:
-                runtime.give_stream(self.stream_handle)
-        status, was_ours = self._finish()
-        if status == 0 and not was_ours:
-            raise RuntimeStateError(
-                "the current context must be the session's when it closes, got another. Something pushed a context "
-                "without popping it",
-                op="close",
-            )
-
-    def __enter__(self) -> Session:
-        """Return the open session."""
-        self._require_ready("session")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close; a failure to close never replaces the error of the block."""
-        if error is None:
-            self.close()
-            return
-        try:
-            self.close()
-        except TenferroError as closing:
-            error.add_note(f"closing the session failed too: {closing}")
-
-    def __del__(self) -> None:
-        if getattr(self, "open", False) and self in _open_here.sessions[-1:]:
-            with contextlib.suppress(TenferroError):
-                self.close()
+        if not runtime.failed:
+            self._retire_pending()
+            if self.edge_event:
+                runtime.give_event(self.edge_event)
+        if self.own_stream:
+            runtime.give_stream(self.stream_handle)
 
     def __repr__(self) -> str:
         """Return the device and state."""
         return f"<Session on {self.device}, {'open' if self.open else 'closed'}>"
+
+
+def _require_room(name: str, span: DeviceBytes | TensorRef, count: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= span.nbytes:
+        raise ValidationError(
+            f"nbytes must be between 0 and the {span.nbytes} bytes of {name}, got {count!r}",
+            op="copy_bytes",
+            argument="nbytes",
+            actual=count,
+        )
 
 
 def _first_non_ascii(text: bytes) -> int:
@@ -448,20 +424,24 @@ def session(device: object = None, *, stream: object = None, like: object = None
         >>> x.tolist()
         [2.0, 2.0, 2.0, 2.0]
     """
+    if like is not None and device is None and stream is None:
+        opened: Session | None = _core.open_like(like, Session)
+        if opened is not None:
+            return opened
     kind, ordinal = _device(device, like)
     runtime = runtime_of(kind, ordinal)
     if kind == "cpu":
         if stream is not None:
             raise ValidationError("stream must be None for the CPU device, got a stream", op="session", argument="stream")
-        return Session._open(runtime, StreamRef.from_handle(0), False)
+        return Session._open(runtime, StreamRef.from_handle(0))
     if stream is not None:
         captured = resolve(stream)
         runtime.device.check_stream(captured.handle)
-        return Session._open(runtime, captured, False)
+        return Session._open(runtime, captured)
     handle = None if like is None else current_stream(like, ordinal)
     if handle is None:
-        return Session._open(runtime, StreamRef.from_handle(runtime.take_stream()), True)
-    return Session._open(runtime, StreamRef.from_handle(handle), False)
+        return Session._open(runtime, StreamRef.from_handle(runtime.take_stream()), own_stream=True)
+    return Session._open(runtime, StreamRef.from_handle(handle))
 
 
 def _device(device: object, like: object) -> tuple[str, int]:
@@ -488,7 +468,7 @@ def _parse(device: object) -> tuple[str, int | None]:
         raise ValidationError(
             f"device must be 'cpu', 'cuda' or 'cuda:N', got {device!r}", op="session", argument="device", actual=device
         )
-    return kind, index if isinstance(index, int) else None
+    return kind, index if kind == "cuda" and isinstance(index, int) else None
 
 
 def _device_of(like: object) -> tuple[str, int]:

@@ -112,10 +112,7 @@ def from_mangled(name: str) -> Signature | None:
     inner = ctype.parameter_list(demangled.replace("(anonymous namespace)", "_anonymous")) if demangled else None
     if inner is None or ">::" in inner or "decltype" in inner:
         return None
-    try:
-        return Signature(tuple(_from_declaration(each, lenient=True) for each in ctype.split(inner)), "mangled name")
-    except SignatureError:
-        return None
+    return Signature(tuple(_from_demangled(each) for each in ctype.split(inner)), "mangled name")
 
 
 def from_ptx(text: str) -> dict[str, Signature]:
@@ -154,18 +151,23 @@ def _sized(index: int, parameter: Parameter, size: int) -> Parameter:
     return replace(parameter, size=size)
 
 
-def _from_declaration(text: str, *, lenient: bool = False) -> Parameter:
-    """Turn one declaration into a parameter; `lenient` leaves an unknown type by value unknown."""
+def _from_declaration(text: str) -> Parameter:
     declared = ctype.parse(text)
     known = ctype.lookup(declared.base)
     if declared.pointers:
         return _pointer(declared, known)
-    if known is None and lenient:
-        return replace(_unknown(0), name=declared.name)
     if known is None or known.dtype == VOID_TYPE:
         raise ctype.error(text, declared.base, 'by value it needs a size, such as "struct(24) p"')
     is_struct = known.dtype == OPAQUE_TYPE or known.dtype.lanes > 1
     return Parameter(declared.name, "struct" if is_struct else "scalar", known.size, known.align, known.dtype)
+
+
+def _from_demangled(text: str) -> Parameter:
+    """Read a type that is certainly valid C++: what we cannot read, such as a struct by value, is unknown."""
+    try:
+        return _from_declaration(text)
+    except SignatureError:
+        return _unknown(0)
 
 
 def _pointer(declared: ctype.Declaration, known: ctype.Known | None) -> Parameter:

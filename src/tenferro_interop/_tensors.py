@@ -49,7 +49,7 @@ def checked_shape(shape: Sequence[int] | int, dtype: DType, op: str) -> tuple[tu
                 f"shape must hold non-negative ints, got {extents}", op=op, argument="shape", actual=extents
             )
         nbytes *= extent
-    if nbytes > MAX_BYTES:
+    if max((nbytes, *extents)) > MAX_BYTES:
         raise ValidationError(
             f"shape must fit 63-bit addresses, got {extents} of {dtype} ({nbytes} bytes)", op=op, argument="shape"
         )
@@ -104,8 +104,9 @@ def _valid_address(memory: _core.MemoryRef, op: str) -> int:
 class DeviceBytes(_core.MemoryRef):
     """A span of device memory of one session: workspace, uploaded bytes, or a retained tensor.
 
-    `nbytes` is its length; `span[a:b]` is a sub-span that shares the memory.  The memory is given back, in stream
-    order, when the last span and the last launch that used it have gone.
+    `nbytes` is its length; `span[a:b]` is a sub-span that shares the memory; `read_only` says that it retains a tensor
+    that kernels may not write.  The memory is given back, in stream order, when the last span and the last launch that
+    used it have gone.
     """
 
     __slots__ = ()
@@ -118,9 +119,11 @@ class DeviceBytes(_core.MemoryRef):
         )
 
     @classmethod
-    def _make(cls, session: _core.SessionCore, address: int, nbytes: int, owner: object) -> DeviceBytes:
+    def _make(
+        cls, session: _core.SessionCore, address: int, nbytes: int, owner: object, read_only: bool = False
+    ) -> DeviceBytes:
         self = cls.__new__(cls)
-        self._point(session, address, nbytes, owner)
+        self._point(session, address, nbytes, owner, read_only)
         return self
 
     def __len__(self) -> int:
@@ -132,7 +135,8 @@ class DeviceBytes(_core.MemoryRef):
         if not isinstance(part, slice) or part.step not in (None, 1):
             raise ValidationError("DeviceBytes must be sliced as [start:stop]", op="alloc_bytes", argument="part")
         start, stop, _ = part.indices(self.nbytes)
-        return DeviceBytes._make(self.session, self._address + start, max(stop - start, 0), self.owner)
+        nbytes = max(stop - start, 0)
+        return DeviceBytes._make(self.session, self._address + start, nbytes, self.owner, self.read_only)
 
     def raw_address(self) -> int:
         """Return the address; it must not outlive this span.

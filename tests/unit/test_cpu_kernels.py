@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,12 +63,14 @@ WARPS = [
          (8, 8), zeros(64), [t + 1 if t % 32 < 31 else t for t in range(64)]),
     Case("shfl with width, xor, up",
          """__global__ void k(int* o) { int t = threadIdx.x;
-           o[t] = __shfl_sync(~0u, t, 3, 8) * 10000 + __shfl_xor_sync(~0u, t, 5) * 100 + __shfl_up_sync(~0u, t, 2); }""",
+           o[t] = __shfl_sync(~0u, t, 3, 8) * 10000 + __shfl_xor_sync(~0u, t, 5) * 100
+             + __shfl_up_sync(~0u, t, 2); }""",
          32, zeros(32), (LANES // 8 * 8 + 3) * 10000 + (LANES ^ 5) * 100 + np.where(LANES >= 2, LANES - 2, LANES)),
     Case("shuffle of 8-byte types",
          """__global__ void k(double* o) { double v = threadIdx.x + 0.5;
            for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(~0u, v, d);
-           long long q = __shfl_sync(~0u, (long long)threadIdx.x << 40, 7); o[threadIdx.x] = v + (double)(q >> 40); }""",
+           long long q = __shfl_sync(~0u, (long long)threadIdx.x << 40, 7);
+           o[threadIdx.x] = v + (double)(q >> 40); }""",
          32, zeros(32, np.float64), [519.0] * 32),
     Case("ballot, any, all",
          """__global__ void k(unsigned* o) { unsigned t = threadIdx.x; o[t] = __ballot_sync(~0u, t % 3 == 0)
@@ -127,9 +130,14 @@ BARRIERS = [
          """__global__ void k(int* o) { __shared__ volatile int flag; if (threadIdx.x == 0) { flag = 0; }
            __syncthreads(); if (threadIdx.x == 0) while (!flag) __nanosleep(1); else flag = 1; o[threadIdx.x] = 1; }""",
          4, zeros(4), [1] * 4),
+]  # fmt: skip
+
+# Right, but a race in the eyes of check mode, which knows barriers and atomics only.
+HAND_MADE_SYNCHRONISATION = [
     Case("block i waits for block i-1",
          """__global__ void k(volatile int* flag, int* o) { if (threadIdx.x) return; int b = blockIdx.x;
-           if (b > 0) while (flag[b - 1] == 0) __threadfence(); o[b] = b ? o[b - 1] + 1 : 1; __threadfence(); flag[b] = 1; }""",
+           if (b > 0) while (flag[b - 1] == 0) __threadfence(); o[b] = b ? o[b - 1] + 1 : 1; __threadfence();
+           flag[b] = 1; }""",
          32, lambda: [np.zeros(200, np.int32), np.zeros(200, np.int32)], np.arange(200) + 1, grid=200),
     Case("spin lock",
          """__device__ int lock = 0; __global__ void k(int* o) { bool done = false; while (!done)
@@ -148,8 +156,8 @@ MEMORY = [
            do { old = seen; seen = atomicCAS(o + 2, old, old + 2); } while (seen != old); }""",
          64, zeros(3, np.uint32), [12, 8, 1024], grid=8),
     Case("floating point and 64-bit atomics",
-         """__global__ void k(unsigned long long* q, float* f, double* o) { atomicAdd(q, 1ull << 33); atomicAdd(f, 0.5f);
-           atomicAdd(o, 0.25); if (threadIdx.x == 63) atomicAdd(o, (double)(*q >> 60)); }""",
+         """__global__ void k(unsigned long long* q, float* f, double* o) { atomicAdd(q, 1ull << 33);
+           atomicAdd(f, 0.5f); atomicAdd(o, 0.25); if (threadIdx.x == 63) atomicAdd(o, (double)(*q >> 60)); }""",
          64, lambda: [np.zeros(1, np.uint64), np.zeros(1, np.float32), np.zeros(1, np.float64)], [128.0], grid=8),
     Case("__constant__ and __device__ variables",
          """__constant__ float table[4] = {1.f, 2.f, 4.f, 8.f}; __device__ int counter;
@@ -180,7 +188,8 @@ MEMORY = [
            __syncthreads(); o[threadIdx.x] = rows[31 - threadIdx.x][1]; }""",
          32, zeros(32, np.float32), 31 - LANES, shared=256),
     Case("one name, two types of dynamic shared memory",
-         """template <class T> __device__ T get(int i) { extern __shared__ alignas(16) T s[]; s[i] = (T)(i + 1); return s[i]; }
+         """template <class T> __device__ T get(int i) { extern __shared__ alignas(16) T s[]; s[i] = (T)(i + 1);
+           return s[i]; }
          __global__ void k(float* o) { o[0] = get<float>(0) + get<double>(1) + get<int>(2); }""",
          1, zeros(1, np.float32), [6], shared=64),
     Case("2-D static shared memory in a class template",
@@ -198,7 +207,8 @@ MEMORY = [
 LANGUAGE = [
     Case("lambda that captures by reference",
          """template <class F> __device__ void each(int n, F f) { for (int i = 0; i < n; i++) f(i); }
-         __global__ void k(int* o) { int s = 0; each(10, [&](int i) { s += i * (int)threadIdx.x; }); o[threadIdx.x] = s; }""",
+         __global__ void k(int* o) { int s = 0; each(10, [&](int i) { s += i * (int)threadIdx.x; });
+           o[threadIdx.x] = s; }""",
          32, zeros(32), 45 * LANES),
     Case("if constexpr, folds, variadic templates",
          """template <class... T> __device__ int sum(T... t) { return (t + ... + 0); }
@@ -244,9 +254,9 @@ LANGUAGE = [
          4, lambda: [np.array([1.0, 1.00390625, 1.01171875, np.inf], np.float32), np.zeros(4, np.uint16)],
          [0x3F80, 0x3F80, 0x3F82, 0x7F80]),
     Case("math functions",
-         """__global__ void k(float* o) { float x = 0.7f, s, c; sincosf(x, &s, &c); o[0] = s; o[1] = c; o[2] = rsqrtf(x);
-           o[3] = erff(x); o[4] = powf(x, 1.5f); o[5] = fmaf(x, x, 1.f); o[6] = lgammaf(x); o[7] = roundf(2.5f);
-           o[8] = __fdividef(1.f, x); o[9] = fminf(x, 1.f); o[10] = exp2f(x); o[11] = log1pf(x); o[12] = normcdff(0.f);
+         """__global__ void k(float* o) { float x = 0.7f, s, c; sincosf(x, &s, &c); o[0] = s; o[1] = c;
+           o[2] = rsqrtf(x); o[3] = erff(x); o[4] = powf(x, 1.5f); o[5] = fmaf(x, x, 1.f); o[6] = lgammaf(x);
+           o[7] = roundf(2.5f); o[8] = __fdividef(1.f, x); o[9] = fminf(x, 1.f); o[10] = exp2f(x); o[11] = log1pf(x); o[12] = normcdff(0.f);
            o[13] = sinpif(1.f); o[14] = cospif(1.f); o[15] = __saturatef(2.f); }""",
          1, zeros(16, np.float32),
          [np.sin(0.7), np.cos(0.7), 0.7**-0.5, 0.6778012, 0.7**1.5, 1.49, 0.2608672, 3, 1 / 0.7, 0.7, 2**0.7,
@@ -265,14 +275,26 @@ LANGUAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", INDEXING + WARPS + BARRIERS + MEMORY + LANGUAGE, ids=lambda case: case.name)
-def test_feature(case: Case) -> None:
-    args = case.args()
+BARRIER_SYNCHRONISED = INDEXING + WARPS + BARRIERS + MEMORY + LANGUAGE
+
+
+def run(case: Case, *, check: bool) -> object:
+    args, names = case.args(), () if case.kernel == "k" else (case.kernel,)
     with tfi.session("cpu") as session:
-        names = () if case.kernel == "k" else (case.kernel,)
-        function = session.compile_nvrtc(case.source, tfi.NvrtcOptions(name_expressions=names)).function(case.kernel)
-        session.launch(function, tfi.LaunchConfig(case.grid, case.block, shared_mem_bytes=case.shared), args)
-    np.testing.assert_allclose(args[-1], case.expected, rtol=1e-5, atol=1e-6)
+        module = session.compile_nvrtc(case.source, tfi.NvrtcOptions(name_expressions=names, check=check))
+        config = tfi.LaunchConfig(case.grid, case.block, shared_mem_bytes=case.shared)
+        session.launch(module.function(case.kernel), config, args)
+    return args[-1]
+
+
+@pytest.mark.parametrize("case", BARRIER_SYNCHRONISED + HAND_MADE_SYNCHRONISATION, ids=lambda case: case.name)
+def test_feature(case: Case) -> None:
+    np.testing.assert_allclose(run(case, check=False), case.expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", BARRIER_SYNCHRONISED, ids=lambda case: case.name)
+def test_check_mode_finds_no_fault(case: Case) -> None:
+    np.testing.assert_allclose(run(case, check=True), case.expected, rtol=1e-5, atol=1e-6)
 
 
 def test_printf_is_written_when_the_launch_returns(capfd: pytest.CaptureFixture[str]) -> None:
@@ -282,15 +304,7 @@ def test_printf_is_written_when_the_launch_returns(capfd: pytest.CaptureFixture[
         assert capfd.readouterr().out == "hello 0 x\nhello 1 x\n"
 
 
-def test_modules_of_one_source_have_their_own_variables() -> None:
-    source, seen = "__device__ int n; __global__ void k(int* o) { *o = ++n; }", np.zeros(1, np.int32)
-    with tfi.session("cpu") as session:
-        for _ in range(2):
-            session.launch(session.compile_nvrtc(source).function("k"), tfi.LaunchConfig(1, 1), [seen])
-    assert seen[0] == 1
-
-
-def test_defines_and_headers_reach_the_source(tmp_path: object) -> None:
+def test_defines_and_headers_reach_the_source(tmp_path: Path) -> None:
     (tmp_path / "scale.h").write_text("__device__ int scale(int x) { return x * N; }")
     options = tfi.NvrtcOptions(defines={"N": "4"}, include_paths=(str(tmp_path),))
     seen = np.full(1, 3, np.int32)
@@ -298,15 +312,3 @@ def test_defines_and_headers_reach_the_source(tmp_path: object) -> None:
         module = session.compile_nvrtc('#include "scale.h"\n__global__ void k(int* o) { *o = scale(*o); }', options)
         session.launch(module.function("k"), tfi.LaunchConfig(1, 1), [seen])
     assert seen[0] == 12
-
-
-def test_changed_header_is_compiled_anew(tmp_path: object) -> None:
-    options, seen = tfi.NvrtcOptions(include_paths=(str(tmp_path),)), []
-    with tfi.session("cpu") as session:
-        for value in ("1", "2"):
-            (tmp_path / "value.h").write_text(f"#define VALUE {value}\n")
-            out = np.zeros(1, np.int32)
-            module = session.compile_nvrtc('#include "value.h"\n__global__ void k(int* o) { *o = VALUE; }', options)
-            session.launch(module.function("k"), tfi.LaunchConfig(1, 1), [out])
-            seen.append(int(out[0]))
-    assert seen == [1, 2]

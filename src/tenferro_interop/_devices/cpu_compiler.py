@@ -106,7 +106,7 @@ def compile_image(
         tuple(name_expressions),
         toolchain,
         (*preprocessor_flags(std, include_paths, defines or {}), *preprocessing),
-        (*toolchain.flags, *generation),
+        (*toolchain.flags(check=check), *generation),
         check,
     )
     path = cache_dir / f"{request.key()}.so"
@@ -157,10 +157,14 @@ def _preprocess(request: _Request, directory: Path) -> str:
 
 
 def _compile(request: _Request, directory: Path) -> None:
-    unit, output = directory / "unit.cpp", directory / "image.so"
+    unit, compiled, output = (directory / name for name in ("unit.cpp", "unit.o", "image.so"))
     standard = [flag for flag in request.preprocessing if flag.startswith("-std=")]
-    command = [*request.toolchain.command, *standard, f"-I{INCLUDE}", *request.generation, "-shared"]
-    log = _run([*command, str(unit), "-o", str(output), "-lm"], directory, output)
+    compiler = request.toolchain.command
+    command = [*compiler, *standard, f"-I{INCLUDE}", *request.generation, "-c", str(unit), "-o", str(compiled)]
+    log = _run(command, directory, compiled)
+    # Linked in a step of its own, since with check mode's flags the driver would add libtsan.
+    if log is None:
+        log = _run([*compiler, "-shared", "-x", "none", str(compiled), "-o", str(output), "-lm"], directory, output)
     if log is not None:
         raise _compile_error(request, log)
 
@@ -233,8 +237,11 @@ class _Entry(ctypes.Structure):
 
 
 def _load_private_copy(path: Path, data: bytes) -> ctypes.CDLL:
-    """Load the verified bytes under a name of their own: the loader would give two modules of one source one state."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".so")
+    """Load the verified bytes under a name of their own: the loader would give two modules of one source one state.
+
+    The copy's name leads the runtime back to the image, whose line table check mode reads (cpu_lines.c).
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

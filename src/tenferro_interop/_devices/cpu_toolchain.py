@@ -21,10 +21,14 @@ _OLDEST = {"g++": 12, "clang++": 15}
 # `-fno-strict-aliasing`: CUDA code reads float arrays through float4*, and nvcc lets it.
 # `-fvisibility=hidden`: two modules with equal kernel names must not share functions or __shared__ arrays.
 _FLAGS = (
-    "-O3", "-march=native", "-fPIC", "-w", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
+    "-march=native", "-fPIC", "-w", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-strict-aliasing", "-fno-sanitize=undefined",
 )  # fmt: skip
 _GCC_FLAGS = ("-fno-gnu-unique", "-fno-semantic-interposition")
+# Instrumentation only: our prelude holds the hooks, and libtsan is never linked.
+_CHECKED = ("-O1", "-g", "-DTFI_CHECK", "-fsanitize=thread")
+_GCC_CHECKED = ("--param", "tsan-distinguish-volatile=1")
+_CLANG_CHECKED = ("-mllvm", "-tsan-distinguish-volatile=1")
 _PREDEFINED = ("-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-D__CUDA_ARCH__=800", "-D__TENFERRO_CPU__=1")
 _IGNORED = re.compile(
     r"--?(use_fast_math|ftz|prec-div|prec-sqrt|fmad|fmad=true|restrict|lineinfo|generate-line-info|G|device-debug"
@@ -44,10 +48,12 @@ class Toolchain:
     version: str
     identity: str
 
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The code generation flags for this compiler."""
-        return _FLAGS if "clang" in self.version else _FLAGS + _GCC_FLAGS
+    def flags(self, *, check: bool) -> tuple[str, ...]:
+        """Return the code generation flags for this compiler."""
+        speed = _CHECKED if check else ("-O3",)
+        if "clang" in self.version:
+            return (*speed, *_FLAGS, *(_CLANG_CHECKED if check else ()))
+        return (*speed, *_FLAGS, *_GCC_FLAGS, *(_GCC_CHECKED if check else ()))
 
 
 def find_toolchain(cache_dir: Path | None = None) -> Toolchain:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .cuda import CudaDevice
 
 LOG_BYTES = 16384
+PROBE_PREFIX = "_ZN13tfi_signature"  # entries that only carry signatures, in images we compiled ourselves
 ELF_HEADER_BYTES = 64
 FATBIN_MAGIC = 0xBA55ED50
 EM_CUDA = 190
@@ -142,7 +143,8 @@ class CudaImage:
         bindings = driver()
         count = int(call("function", bindings.cuLibraryGetKernelCount(self._library)))
         kernels = call("function", bindings.cuLibraryEnumerateKernels(count, self._library)) if count else []
-        return [call("function", bindings.cuKernelGetName(kernel)).decode() for kernel in kernels]
+        names = [call("function", bindings.cuKernelGetName(kernel)).decode() for kernel in kernels]
+        return [name for name in names if not name.startswith(PROBE_PREFIX)]
 
     def kernel(self, name: str, declared: Signature | None) -> LoadedKernel:
         """Return one kernel with its limits and the best signature known; raises `KeyError` for an unknown name."""

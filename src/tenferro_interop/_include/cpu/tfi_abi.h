@@ -53,7 +53,8 @@ typedef struct {
   unsigned lanes;
 } tfi_gathered;
 
-enum { TFI_READ, TFI_WRITE, TFI_ATOMIC };
+// Kinds of access that check mode reports; the flag is set where a kernel has pointers that no span describes.
+enum { TFI_READ, TFI_WRITE, TFI_ATOMIC, TFI_MAY_BE_ELSEWHERE = 8 };
 
 typedef struct {
   void (*begin_block)(tfi_worker* worker, tfi_u64 block);

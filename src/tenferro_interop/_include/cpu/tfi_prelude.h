@@ -15,3 +15,6 @@
 #include "tfi_math.h"
 #include "../tfi_signature.h"
 #include "tfi_trampoline.h"
+#ifdef TFI_CHECK
+#include "tfi_check.h"
+#endif

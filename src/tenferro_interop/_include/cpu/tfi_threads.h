@@ -15,6 +15,9 @@ static thread_local tfi_threads_fn run_threads;
 static thread_local bool is_cooperative;  // a thread of this block has waited
 static thread_local uint3 next;           // the first thread that has not started
 static thread_local unsigned rows_left;   // rows of threads after next's
+#ifdef TFI_CHECK
+static thread_local int unknown_pointers;  // TFI_MAY_BE_ELSEWHERE or 0
+#endif
 
 TFI_INLINE TFI_UNCHECKED unsigned linear_thread() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);

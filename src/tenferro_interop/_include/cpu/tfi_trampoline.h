@@ -75,6 +75,23 @@ template <auto F, class... A> TFI_INLINE TFI_UNCHECKED void run(void (*f)(A...))
 }
 template <auto F> TFI_UNCHECKED static void threads() { run<F>(F); }
 
+template <class W> struct word_table;
+template <tfi_signature::word... W> struct word_table<tfi_signature::words<W...>> {
+  static constexpr tfi_signature::word values[] = {W..., 0};
+  static constexpr tfi_u64 count = sizeof...(W);
+};
+template <auto F> using words_of = word_table<typename tfi_signature::of<decltype(F)>::type>;
+#ifdef TFI_CHECK
+// A structure, or a pointer to structures or pointers, may lead to memory that the launch does not list.
+template <auto F> constexpr bool has_unknown_pointers() {
+  for (tfi_u64 i = 0; i < words_of<F>::count; i += 2) {
+    tfi_u64 head = words_of<F>::values[i], kind = head >> 40 & 15, element = words_of<F>::values[i + 1] & 255;
+    if ((kind == 2 && (head & 0xffffffffu) >= sizeof(void*)) || (kind == 1 && (element == 253 || element == 255))) return true;
+  }
+  return false;
+}
+#endif
+
 TFI_INLINE TFI_UNCHECKED void set_block(tfi_u64 block) {
   const tfi_u64 width = gridDim.x, layer = width * gridDim.y;
   blockIdx = uint3{(unsigned)(block % layer % width), (unsigned)(block % layer / width), (unsigned)(block / layer)};
@@ -91,6 +108,9 @@ TFI_UNCHECKED static void blocks(tfi_worker* w, const tfi_cpu_launch_t* l, tfi_u
   worker = w;
   args = l->args;
   run_threads = &threads<F>;
+#ifdef TFI_CHECK
+  unknown_pointers = has_unknown_pointers<F>() ? TFI_MAY_BE_ELSEWHERE : 0;
+#endif
   blockDim = dim3(l->block[0], l->block[1], l->block[2]);
   gridDim = dim3(l->grid[0], l->grid[1], l->grid[2]);
   set_block(first);
@@ -112,14 +132,8 @@ struct kernel_entry {
   tfi_u64 nwords;
   tfi_u64 max_threads;
 };
-template <class W> struct word_table;
-template <tfi_signature::word... W> struct word_table<tfi_signature::words<W...>> {
-  static constexpr tfi_signature::word values[] = {W..., 0};
-  static constexpr tfi_u64 count = sizeof...(W);
-};
 template <auto F> constexpr kernel_entry make_entry(const char* name, tfi_u64 max_threads) {
-  typedef word_table<typename tfi_signature::of<decltype(F)>::type> table;
-  return {name, &blocks<F>, table::values, table::count, max_threads};
+  return {name, &blocks<F>, words_of<F>::values, words_of<F>::count, max_threads};
 }
 }  // namespace tfi_cpu
 
