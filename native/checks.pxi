@@ -23,15 +23,17 @@ cdef struct Span:
 cdef inline Refusal view_tensor(const tfi_dl_tensor* t, View* view) noexcept nogil:
     """Measure a DLPack tensor: span, size, layout.  NULL data is legal for zero elements only."""
     cdef int64_t itemsize = (<int64_t>t.dtype.bits * t.dtype.lanes) >> 3, low = 0, high = 0
-    cdef int layout = tfi_layout(t, &view.numel)
+    cdef int layout
+    view.numel = view.nbytes = 0
+    layout = tfi_layout(t, &view.numel)
     view.data = <char*>t.data + t.byte_offset
     view.dtype = tfi_dtype_word(t.dtype)
     view.device_type, view.device_id = t.device.device_type, t.device.device_id
     view.compact = layout == TFI_LAYOUT_COMPACT
+    view.low = view.high = view.data
     if layout == TFI_LAYOUT_BAD or view.numel > (<int64_t>1 << 62) // (itemsize + 1):
         return EXTENT
     view.nbytes = view.numel * itemsize
-    view.low = view.high = view.data
     if not tfi_dtype_is_plain(t.dtype):
         return BAD_DTYPE
     if view.numel == 0:
@@ -117,6 +119,8 @@ cdef inline int find_alias(const Span* spans, int count) noexcept nogil:
         if not spans[i].written or spans[i].low == spans[i].high:
             continue
         for j in range(count):
-            if j != i and spans[i].low < spans[j].high and spans[j].low < spans[i].high:
+            if j == i or spans[j].low == spans[j].high:
+                continue
+            if spans[i].low < spans[j].high and spans[j].low < spans[i].high:
                 return spans[i].argument
     return -1

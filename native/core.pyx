@@ -15,5 +15,6 @@ include "checks.pxi"
 include "pack.pxi"
 include "session.pxi"
 include "export.pxi"
+include "prepared.pxi"
 
 tfi_fork_watch()

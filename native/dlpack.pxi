@@ -152,20 +152,20 @@ cdef class Managed:
             self.legacy.deleter(self.legacy)
 
 
-cdef Managed consume(capsule):
-    """Take the tensor out of a capsule.  The capsule is renamed before anything can fail, so one side owns it."""
+cdef Managed consume(capsule, obj):
+    """Take the tensor out of the capsule that `obj` gave.  The capsule is renamed before anything can fail, so one side owns it."""
     cdef Managed managed = Managed()
     if PyCapsule_IsValid(capsule, b"dltensor_versioned"):
         managed.versioned = <tfi_dl_managed_versioned*>PyCapsule_GetPointer(capsule, b"dltensor_versioned")
         PyCapsule_SetName(capsule, b"used_dltensor_versioned")
         if managed.versioned.version.major != 1:
-            raise refuse_import("version", capsule, (managed.versioned.version.major, managed.versioned.version.minor))
+            raise refuse_import("version", obj, (managed.versioned.version.major, managed.versioned.version.minor))
         return managed
     if PyCapsule_IsValid(capsule, b"dltensor"):
         managed.legacy = <tfi_dl_managed*>PyCapsule_GetPointer(capsule, b"dltensor")
         PyCapsule_SetName(capsule, b"used_dltensor")
         return managed
-    raise refuse_import("capsule", capsule, None)
+    raise refuse_import("capsule", obj, capsule)
 
 
 cdef object call_dlpack(obj, stream):
@@ -188,7 +188,7 @@ cdef Managed import_object(obj, TypeEntry entry, SessionCore session, bint* orde
     ordered[0] = True
     if not hasattr(obj, "__dlpack__"):
         if hasattr(obj, "__cuda_array_interface__"):
-            return consume(session._import_array_interface(obj))
+            return consume(session._import_array_interface(obj), obj)
         raise refuse_import("producer", obj, None)
     declared = None if entry.vouched else declared_device(obj)
     if declared is not None and declared[0] != session.device_type and declared[0] in (TFI_DL_CPU, TFI_DL_CUDA):
@@ -200,7 +200,7 @@ cdef Managed import_object(obj, TypeEntry entry, SessionCore session, bint* orde
         capsule, ordered[0] = call_dlpack(obj, stream)
     except Exception as error:
         raise refuse_import("export", obj, (session, entry.producer, error)) from error
-    managed = consume(capsule)
+    managed = consume(capsule, obj)
     if declared is not None and declared[0] != managed.tensor().device.device_type:
         raise refuse_import("device_mismatch", obj, (declared, managed.tensor().device.device_type))
     return managed

@@ -179,9 +179,11 @@ cdef class MemoryRef:
     cdef uintptr_t address_
     cdef readonly int64_t nbytes
     cdef readonly object owner
+    cdef readonly bint read_only
 
-    def _point(self, session, uintptr_t address, int64_t nbytes, owner):
+    def _point(self, session, uintptr_t address, int64_t nbytes, owner, bint read_only):
         self.session, self.address_, self.nbytes, self.owner = session, address, nbytes, owner
+        self.read_only = read_only
 
     @property
     def _address(self):
@@ -199,7 +201,6 @@ cdef class TensorRef(MemoryRef):
     cdef uint32_t dtype_
     cdef readonly tuple shape
     cdef readonly tuple strides
-    cdef readonly bint read_only
     cdef readonly bint is_contiguous
     cdef readonly int device_type, device_id
     cdef char* low

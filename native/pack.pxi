@@ -39,7 +39,7 @@ cdef Refusal pack_typed(TypedArgument argument, const Parameter* p, Packing* pac
     return OK
 
 
-cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, list held) except RAISED:
+cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """A scalar or struct parameter."""
     cdef Refusal refusal = KIND
     if isinstance(obj, TypedArgument):
@@ -52,22 +52,22 @@ cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, li
     typed = typed_scalar(obj)
     if typed is None:
         return refusal
-    held.append(typed)
+    session.hold(typed)
     return pack_typed(<TypedArgument>typed, p, packing, index)
 
 
-cdef Refusal pack_untyped(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except RAISED:
+cdef Refusal pack_untyped(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """A parameter of unknown type: only what says its own type is taken."""
     if isinstance(obj, MemoryRef):
         if p.size not in (0, sizeof(void*)):
             return STRUCT_SIZE
-        return pack_pointer(obj, p, packing, index, held, session)
+        return pack_pointer(obj, p, packing, index, session)
     if isinstance(obj, TypedArgument):
         return pack_typed(<TypedArgument>obj, p, packing, index)
     typed = None if isinstance(obj, (bool, int, float, complex)) and type(obj) in (bool, int, float, complex) else typed_scalar(obj)
     if typed is None:
         return UNTYPED
-    held.append(typed)
+    session.hold(typed)
     return pack_typed(<TypedArgument>typed, p, packing, index)
 
 
@@ -82,7 +82,9 @@ cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, in
     packing.slots[index] = memory.address_
     packing.pointers[index] = &packing.slots[index]
     if not isinstance(memory, TensorRef):
-        writes = writes or p.access == ACCESS_UNKNOWN
+        if writes and memory.read_only:
+            return READ_ONLY
+        writes = writes or (p.access == ACCESS_UNKNOWN and not memory.read_only)
         add_span(packing, <char*>memory.address_, <char*>memory.address_ + memory.nbytes, index, writes)
         return OK
     tensor = <TensorRef>memory
@@ -118,7 +120,7 @@ cdef Refusal place_view(View* view, const Parameter* p, Packing* packing, int in
     return OK
 
 
-cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* packing, int index, list held,
+cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* packing, int index,
                          SessionCore session) except RAISED:
     """A tensor of any framework: by the exchange API where the type has it, else through its capsule."""
     cdef tfi_dl_tensor borrowed
@@ -132,10 +134,10 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
         refusal = view_tensor(&borrowed, &view)
         view.read_only = entry.read_only
         if session.device_type != TFI_DL_CPU:
-            session._meet_producer(obj, entry, held)
+            session._meet_producer(obj, entry)
     else:
         managed = import_object(obj, entry, session, &ordered)
-        held.append(managed)
+        session.hold(managed)
         refusal = view_tensor(managed.tensor(), &view)
         view.read_only = entry.read_only or managed.is_read_only()
         if not ordered:
@@ -147,26 +149,26 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
     return refusal
 
 
-cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except RAISED:
+cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """A pointer parameter."""
     cdef TypeEntry entry
     if Py_TYPE(obj) == hot_type and (<TypeEntry>hot_entry).direct:
-        return pack_tensor(obj, <TypeEntry>hot_entry, p, packing, index, held, session)
+        return pack_tensor(obj, <TypeEntry>hot_entry, p, packing, index, session)
     if isinstance(obj, MemoryRef):
         return pack_ref(<MemoryRef>obj, p, packing, index, session)
     if isinstance(obj, TypedArgument):
         return pack_typed(<TypedArgument>obj, p, packing, index)
     if isinstance(obj, DeviceArray):
-        return pack_device_array(<DeviceArray>obj, p, packing, index, held, session)
+        return pack_device_array(<DeviceArray>obj, p, packing, index, session)
     if obj is None:
         return NULL_ARGUMENT
     entry = entry_of(obj)
     if not entry.is_tensor:
         return KIND
-    return pack_tensor(obj, entry, p, packing, index, held, session)
+    return pack_tensor(obj, entry, p, packing, index, session)
 
 
-cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* packing, int index, list held,
+cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* packing, int index,
                                SessionCore session) except RAISED:
     """One of our own tensors: no protocol in between, ordered against the stream that used it last."""
     cdef View view
@@ -177,13 +179,13 @@ cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* p
     if refusal == OK and session.device_type != TFI_DL_CPU:
         if array.stream_handle != session.stream_handle:
             session._follow_array(array)
-        held.append(array.owner)
+        session.hold(array.owner)
     return refusal
 
 
-cdef Refusal pack_one(obj, const Parameter* p, Packing* packing, int index, list held, SessionCore session) except RAISED:
+cdef Refusal pack_one(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     if p.kind == POINTER:
-        return pack_pointer(obj, p, packing, index, held, session)
+        return pack_pointer(obj, p, packing, index, session)
     if p.kind == ANY:
-        return pack_untyped(obj, p, packing, index, held, session)
-    return pack_value(obj, p, packing, index, held)
+        return pack_untyped(obj, p, packing, index, session)
+    return pack_value(obj, p, packing, index, session)

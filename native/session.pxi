@@ -56,9 +56,9 @@ cdef class SessionCore:
     cdef bint legacy_stream, pushed
     cdef object outer              # the session opened before this one in the same thread
     cdef public object stream_ref  # the StreamRef of the captured stream, once somebody has asked for it
-    cdef readonly list pending     # owners in use since the last event
-    cdef list held                 # owners of the launch being packed
-    cdef list recent
+    cdef list pending              # owners in use since the last event, or None
+    cdef list held                 # owners of the launch being packed, or None
+    cdef PyObject* recent[RECENT_LAUNCHES]
     cdef readonly int64_t launch_count
     cdef readonly int driver_status
     cdef readonly str message
@@ -82,7 +82,7 @@ cdef class SessionCore:
         self.device_type, self.device_id = runtime.device_type, runtime.device_id
         self.stream_handle, self.context = stream, <void*>runtime.context
         self.legacy_stream = stream <= 2
-        self.pending, self.held, self.recent = [], [], [None] * RECENT_LAUNCHES
+        self.pending, self.held = None, None
         if self.device_type != TFI_DL_CPU:
             status = tfi_driver.context_get_current(&current)
             if status == 0 and current != self.context:
@@ -100,7 +100,6 @@ cdef class SessionCore:
 
         More calls do nothing.  Raises `RuntimeStateError` out of last-in first-out order or from another thread.
         """
-        cdef void* popped = NULL
         if not self.open:
             return
         if self.fork_generation != tfi_fork_generation:
@@ -108,16 +107,26 @@ cdef class SessionCore:
             return
         if tfi_innermost != <PyObject*>self:
             raise explain(CLOSE_ORDER, -1, self, "close", None, ())
-        if self.pending or self.own_stream or self.edge_event:
-            self._let_go()
+        try:
+            if self.pending or self.own_stream or self.edge_event:
+                self._let_go()
+        finally:
+            self.leave()
+
+    cdef int leave(self) except -1:
+        """Leave the thread's stack of sessions and give the previous context back."""
+        cdef void* popped = NULL
+        cdef int status = 0
         self.open = False
         outer, self.outer = self.outer, None
         set_innermost(NULL if outer is None else <PyObject*>outer)
         if self.pushed:
             self.pushed = False
-            if tfi_driver.context_pop(&popped) == 0 and popped != self.context:
-                raise explain(CONTEXT_LOST, -1, self, "close", None, ())
-        Py_XDECREF_ptr(<PyObject*>self)  # the thread's reference
+            status = tfi_driver.context_pop(&popped)
+        Py_XDECREF_ptr(<PyObject*>self)  # the thread's reference; the caller holds another
+        if status == 0 and popped != NULL and popped != self.context:
+            raise explain(CONTEXT_LOST, -1, self, "close", None, ())
+        return 0
 
     def __enter__(self):
         """Return the open session."""
@@ -152,8 +161,11 @@ cdef class SessionCore:
     @property
     def recent_kernels(self):
         """The last kernels launched, oldest first."""
-        cdef int at = self.launch_count % RECENT_LAUNCHES
-        return [k for k in self.recent[at:] + self.recent[:at] if k is not None]
+        cdef int64_t i
+        return [
+            <object>self.recent[i % RECENT_LAUNCHES]
+            for i in range(max(0, self.launch_count - RECENT_LAUNCHES), self.launch_count)
+        ]
 
     def launch(self, function, config, args):
         """Check everything, then enqueue one launch of `function` on the captured stream.
@@ -168,7 +180,8 @@ cdef class SessionCore:
         """
         cdef int index = -1
         cdef Refusal refusal
-        if type(args) is not list and type(args) is not tuple:
+        # The GIL is released while the CPU device runs: another thread may change a list then.
+        if type(args) is not tuple and (type(args) is not list or self.device_type == TFI_DL_CPU):
             args = tuple(args)
         refusal = self.ready()
         if refusal == OK:
@@ -176,6 +189,7 @@ cdef class SessionCore:
         if refusal == OK:
             refusal = self.run(<Kernel>function, <LaunchShape>config, args, &index)
         if refusal != OK:
+            self.held = None
             raise explain(refusal, index, self, function, config, args)
 
     cdef Refusal admit(self, function, config, args) except RAISED:
@@ -216,18 +230,26 @@ cdef class SessionCore:
                 PyMem_Free(heap)
 
     cdef Refusal pack_and_enqueue(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except RAISED:
+        cdef Refusal refusal = self.pack_all(kernel, shape, args, packing, index)
+        if refusal != OK or shape.is_empty:
+            return refusal
+        refusal = self.enqueue(kernel, shape, packing)
+        if refusal == OK:
+            self.settle(kernel, args, packing)
+        return refusal
+
+    cdef Refusal pack_all(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except RAISED:
+        """Check and pack every argument, then look for overlap."""
         cdef Py_ssize_t i, count = len(args)
-        cdef list held = self.held
         cdef Refusal refusal
         cdef const Parameter* p
         cdef bint is_list = type(args) is list
-        if held:  # left by a refused launch, or this is a launch inside a producer's callback
-            held = self.held = []
+        self.held = None  # what a refused launch may have left
         self.foreign_count, self.met = 0, NULL
         for i in range(count):
             p = &ANYTHING if kernel.parameter_count < 0 else &kernel.parameters[i]
             obj = <object>(PyList_GET_ITEM_ptr(args, i) if is_list else PyTuple_GET_ITEM_ptr(args, i))
-            refusal = pack_one(obj, p, packing, <int>i, held, self)
+            refusal = pack_one(obj, p, packing, <int>i, self)
             if refusal != OK:
                 index[0] = <int>i
                 return refusal
@@ -235,12 +257,7 @@ cdef class SessionCore:
             index[0] = find_alias(packing.spans, packing.span_count)
             if index[0] >= 0:
                 return ALIAS
-        if shape.is_empty:
-            return OK
-        refusal = self.enqueue(kernel, shape, packing)
-        if refusal == OK:
-            self.settle(kernel, args, packing, held)
-        return refusal
+        return OK
 
     cdef Refusal enqueue(self, Kernel kernel, LaunchShape shape, Packing* packing) except RAISED:
         if self.device_type == TFI_DL_CPU:
@@ -291,17 +308,17 @@ cdef class SessionCore:
         self.driver_status, self.message = status, message.decode("utf-8", "replace")
         return KERNEL_FAULT
 
-    cdef int settle(self, Kernel kernel, args, Packing* packing, list held) except -1:
+    cdef int settle(self, Kernel kernel, args, Packing* packing) except -1:
         """After the enqueue: count versions, close stream edges, keep what is in use."""
         cdef int i
-        self.recent[self.launch_count % RECENT_LAUNCHES] = kernel
-        self.launch_count += 1
+        self.note_launch(kernel)
         for i in range(packing.span_count):
             if packing.spans[i].version != NULL:
                 increment(packing.spans[i].version)
         if packing.tracked:
             self.count_writes(kernel, args)
         if self.device_type == TFI_DL_CPU:
+            self.held = None
             return 0
         if self.foreign_count:
             self.return_to_producers()
@@ -310,14 +327,56 @@ cdef class SessionCore:
             kernel.streams[self.stream_handle] = self.stream_ref
         if not self.legacy_stream and self.capturing():
             kernel.in_graph = True  # a graph may replay it for as long as the process lives
-            self._keep_for_graph(held)
-            self.held = []
-        elif held:
-            self.pending.extend(held)
-            self.held = []
-            if len(self.pending) > PENDING_LIMIT:
-                self._retire_pending()
+            self._keep_for_graph(self.held)
+            self.held = None
+        elif self.held is not None:
+            self.keep(self.held)
+            self.held = None
         return 0
+
+    cdef inline void note_launch(self, Kernel kernel) noexcept:
+        cdef PyObject** slot = &self.recent[self.launch_count % RECENT_LAUNCHES]
+        cdef PyObject* former = slot[0]
+        slot[0] = <PyObject*>kernel
+        Py_INCREF_ptr(slot[0])
+        self.launch_count += 1
+        Py_XDECREF_ptr(former)
+
+    cdef inline int hold(self, owner) except -1:
+        """Keep `owner` until the stream has passed the launch that is being packed."""
+        if self.held is None:
+            self.held = []
+        self.held.append(owner)
+        return 0
+
+    cdef int keep(self, list owners) except -1:
+        if self.pending is None:
+            self.pending = owners
+        else:
+            self.pending.extend(owners)
+        if len(self.pending) > PENDING_LIMIT:
+            self._retire_pending()
+        return 0
+
+    def _keep(self, owners):
+        """Keep `owners` until the stream has passed what it holds now."""
+        if self.device_type != TFI_DL_CPU:
+            self.keep(list(owners))
+
+    def _take_pending(self):
+        """Return what is kept, and keep it no longer."""
+        owners, self.pending = self.pending, None
+        return owners or []
+
+    @property
+    def pending_count(self):
+        """Number of owners kept since the last event."""
+        return 0 if self.pending is None else len(self.pending)
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(RECENT_LAUNCHES):
+            Py_XDECREF_ptr(self.recent[i])
 
     cdef bint capturing(self) noexcept:
         cdef int state = 0
@@ -341,25 +400,25 @@ cdef class SessionCore:
                     tell_producer(obj, entry)
         return 0
 
-    cdef int _meet_producer(self, obj, TypeEntry entry, list held) except -1:
+    cdef int _meet_producer(self, obj, TypeEntry entry) except -1:
         """Order this stream after the producer's current one, once a launch; nothing to do where they are the same."""
         cdef void* stream = NULL
         cdef int i
         if entry.api == self.met:
             if self.foreign_count:
-                held.append(obj)
+                self.hold(obj)
             return 0
         entry.api.current_stream(self.device_type, self.device_id, &stream)
         self.met = entry.api
         if <uintptr_t>stream == self.stream_handle:
             if not entry.stream_ordered:
-                held.append(obj)
+                self.hold(obj)
             return 0
         self.wait_for(stream)
         if self.foreign_count < FOREIGN_STREAMS:
             self.foreign[self.foreign_count] = stream
             self.foreign_count += 1
-        held.append(obj)
+        self.hold(obj)
         return 0
 
     cdef int wait_for(self, void* stream) except -1:
@@ -412,7 +471,6 @@ cdef class SessionCore:
         cdef Managed managed = None
         cdef View view
         cdef bint ordered = True
-        cdef list held = []
         cdef Refusal refusal
         self._require_ready("tensor_mut" if writable else "tensor")
         if isinstance(obj, DeviceArray):
@@ -427,8 +485,8 @@ cdef class SessionCore:
                 entry.api.view_from_object(<void*>obj, &borrowed)
                 tensor = &borrowed
                 if self.device_type != TFI_DL_CPU:
-                    self.foreign_count, self.met = 0, NULL
-                    self._meet_producer(obj, entry, held)
+                    self.foreign_count, self.met, self.held = 0, NULL, None
+                    self._meet_producer(obj, entry)  # the launch that uses it asks again
             else:
                 managed = import_object(obj, entry, self, &ordered)
                 tensor = managed.tensor()
@@ -455,15 +513,15 @@ cdef inline int tell_producer(obj, TypeEntry entry) except -1:
 
 cdef int fill_reference(TensorRef ref, SessionCore session, obj, TypeEntry entry, managed, const tfi_dl_tensor* t,
                         const View* view, bint writable) except -1:
-    cdef int axis
-    ref._point(session, <uintptr_t>view.data, view.nbytes, obj)
-    ref.dtype_, ref.read_only, ref.is_contiguous = view.dtype, view.read_only, view.compact
+    cdef int axis, ndim = 0 if t.shape == NULL else t.ndim  # a refused tensor may have no shape
+    ref._point(session, <uintptr_t>view.data, view.nbytes, obj, view.read_only)
+    ref.dtype_, ref.is_contiguous = view.dtype, view.compact
     ref.device_type, ref.device_id = view.device_type, view.device_id
     ref.low, ref.high, ref.writable = view.low, view.high, writable
     ref.entry, ref.managed = entry, managed
-    ref.shape = tuple([t.shape[axis] for axis in range(t.ndim)])
+    ref.shape = tuple([t.shape[axis] for axis in range(ndim)])
     if t.strides != NULL:
-        ref.strides = tuple([t.strides[axis] for axis in range(t.ndim)])
+        ref.strides = tuple([t.strides[axis] for axis in range(ndim)])
     else:
         ref.strides = row_major(ref.shape)
     return 0

@@ -17,6 +17,7 @@ from ._launch import KernelArg as KernelArg
 from ._launch import LaunchConfig as LaunchConfig
 from ._modules import Function as Function
 from ._modules import Module as Module
+from ._modules import PreparedLaunch as PreparedLaunch
 from ._nvrtc import NvrtcOptions as NvrtcOptions
 from ._producers import Producer as Producer
 from ._producers import StateProbe as StateProbe
@@ -48,6 +49,7 @@ __all__ = [
     "Module",
     "NvrtcOptions",
     "Parameter",
+    "PreparedLaunch",
     "Producer",
     "ResourceGuard",
     "RuntimeIdentity",

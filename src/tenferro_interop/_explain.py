@@ -50,16 +50,20 @@ class Case:
         return f"kernel {self.kernel!r} argument {self.index}{tail}"
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What every launch error tells as attributes."""
+        parameter = self.parameter
+        name = None if parameter is None else parameter.name or str(self.index)
+        return {"argument": name, "kernel": self.kernel, "index": self.index}
+
+    @property
     def value(self) -> Any:
         """The argument at fault."""
         return self.args[self.index]
 
     def error(self, cls: type[TenferroError], text: str, **facts: Any) -> TenferroError:
         """Build the error with the facts every launch error has."""
-        parameter = self.parameter
-        name = None if parameter is None else parameter.name or str(self.index)
-        facts.setdefault("argument", name)
-        return cls(text, op=self.op, kernel=self.kernel, index=self.index, **facts)
+        return cls(text, op=self.op, **{**self.facts, **facts})
 
 
 def _measure(case: Case) -> Any:
@@ -208,20 +212,20 @@ def _null(case: Case) -> TenferroError:
 
 
 def _device(case: Case) -> TenferroError:
-    return device_error(case.session, _measure(case), case.subject, case.op)
+    return device_error(case.session, _measure(case), case.subject, case.op, **case.facts)
 
 
-def device_error(session: Any, ref: Any, subject: str, op: str) -> RuntimeStateError:
+def device_error(session: Any, ref: Any, subject: str, op: str, **facts: Any) -> RuntimeStateError:
     """Return the error for a tensor that lives elsewhere."""
     here = session.runtime.name
     hint = "Copy it there first" if here == "cpu" else f"Move it with its framework, or open `tfi.session({ref.device!r})`"
     return RuntimeStateError(
         f"{subject} must be on {here}, got {ref.device}. {hint}",
         op=op,
-        argument=subject,
         expected=here,
         actual=ref.device,
         device=ref.device,
+        **{"argument": subject, **facts},
     )
 
 
@@ -238,18 +242,18 @@ def _dtype(case: Case) -> TenferroError:
 
 
 def _layout(case: Case) -> TenferroError:
-    return layout_error(_measure(case), case.subject, case.op)
+    return layout_error(_measure(case), case.subject, case.op, **case.facts)
 
 
-def layout_error(ref: Any, subject: str, op: str) -> LayoutError:
+def layout_error(ref: Any, subject: str, op: str, **facts: Any) -> LayoutError:
     """Return the error for a tensor that is not compact row-major."""
     return LayoutError(
         f"{subject} must be compact row-major, got shape {ref.shape} with strides {ref.strides}. Pass "
         "`x.contiguous()` (NumPy: `np.ascontiguousarray(x)`), or take the strides yourself with "
         "`s.tensor(x, strided=True)`",
         op=op,
-        argument=subject,
         actual=ref.strides,
+        **{"argument": subject, **facts},
     )
 
 
@@ -276,17 +280,17 @@ def _element_multiple(case: Case) -> TenferroError:
 
 
 def _read_only(case: Case) -> TenferroError:
-    return read_only_error(case.value, case.subject, case.op)
+    return read_only_error(case.value, case.subject, case.op, **case.facts)
 
 
-def read_only_error(value: object, subject: str, op: str) -> ValidationError:
+def read_only_error(value: object, subject: str, op: str, **facts: Any) -> ValidationError:
     """Return the error for writing what may not be written."""
     return ValidationError(
         f"{subject} must be writable, got a read-only {type(value).__module__}.{type(value).__qualname__}. Write to a "
         "copy, or to `s.alloc_output(...)`",
         op=op,
-        argument=subject,
         actual="read-only",
+        **{"argument": subject, **facts},
     )
 
 
@@ -298,16 +302,16 @@ def _write_through_ref(case: Case) -> TenferroError:
 
 
 def _null_data(case: Case) -> TenferroError:
-    return null_data_error(case.value, case.subject, case.op)
+    return null_data_error(case.value, case.subject, case.op, **case.facts)
 
 
-def null_data_error(value: object, subject: str, op: str) -> ValidationError:
+def null_data_error(value: object, subject: str, op: str, **facts: Any) -> ValidationError:
     """Return the error for elements without memory: fake and meta tensors, freed storage."""
     return ValidationError(
         f"{subject} must have memory, got a null pointer with elements from {type(value).__qualname__}. Fake, meta and "
         "freed tensors have none",
         op=op,
-        argument=subject,
+        **{"argument": subject, **facts},
     )
 
 
@@ -412,18 +416,18 @@ def _kernel_fault(case: Case) -> TenferroError:
 
 
 def _bad_dtype(case: Case) -> TenferroError:
-    return bad_dtype_error(_measure(case), case.subject, case.op)
+    return bad_dtype_error(_measure(case), case.subject, case.op, **case.facts)
 
 
-def bad_dtype_error(ref: Any, subject: str, op: str) -> DTypeError:
+def bad_dtype_error(ref: Any, subject: str, op: str, **facts: Any) -> DTypeError:
     """Return the error for an element type without an agreed raw form."""
     code, bits, lanes = ref.dtype_code
     return DTypeError(
         f"{subject} must have a whole-byte element type that DLPack names, got code={code} bits={bits} lanes={lanes}. "
         "View it as an integer type of the same width first",
         op=op,
-        argument=subject,
         actual=(code, bits, lanes),
+        **{"argument": subject, **facts},
     )
 
 
@@ -509,13 +513,18 @@ def explain_import(what: str, obj: Any, detail: Any) -> Exception:
         return _export_refused(obj, name, *detail)
     texts = {
         "producer": f"tensor must offer __dlpack__ or __cuda_array_interface__, got {name}. A scalar is passed as a number",
-        "capsule": "capsule must be an unused DLPack capsule, got one already consumed or of another kind",
-        "version": f"DLPack major version must be 1, got {detail}",
-        "device_mismatch": f"__dlpack_device__ and the capsule must agree on the device type, got {detail}",
+        "capsule": f"__dlpack__ of {name} must return an unused DLPack capsule, got {_capsule_text(detail)}",
+        "version": f"DLPack major version of {name} must be 1, got {detail}",
+        "device_mismatch": f"__dlpack_device__ of {name} and its capsule must agree on the device type, got {detail}",
         "device_query": f"__dlpack_device__ of {name} failed: {detail}",
     }
     cls = SignatureError if what in ("producer", "capsule", "device_query") else ValidationError
     return cls(texts[what], op="tensor", actual=name)
+
+
+def _capsule_text(answer: object) -> str:
+    kind = type(answer).__name__
+    return "one already consumed or of another kind" if kind == "PyCapsule" else kind
 
 
 def _export_refused(obj: Any, name: str, session: Any, producer: Any, error: Exception) -> Exception:

@@ -103,6 +103,30 @@ def _parameters(signature: Signature | None) -> list[tuple[int, int, int, int, i
     return out
 
 
+class PreparedLaunch(_core.PreparedCore):
+    """A launch that was checked once and can be repeated; made by `Session.prepare`.
+
+    Calling it enqueues on the stream of the calling thread's innermost session, so that it is captured rightly into CUDA
+    graphs.  It keeps its tensors alive; they must not be resized between calls.
+
+    Example:
+        >>> import numpy as np, tenferro_interop as tfi
+        >>> x = np.zeros(2, "i4")
+        >>> with tfi.session(like=x) as s:
+        ...     source = 'extern "C" __global__ void next(int* x) { x[threadIdx.x] += 1; }'
+        ...     step = s.prepare(s.compile_nvrtc(source).function("next"), tfi.LaunchConfig(1, 2), [x])
+        ...     step(), step()
+        (None, None)
+        >>> x.tolist()
+        [2, 2]
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self) -> None:
+        raise RuntimeStateError("PreparedLaunch must come from `Session.prepare`, got a direct construction", op="prepare")
+
+
 class Module:
     """A loaded image.  Made by `Session.compile_nvrtc`, `load_ptx` and `load_cubin`; usable in every session of its device.
 

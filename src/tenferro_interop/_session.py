@@ -20,8 +20,8 @@ from ._errors import (
     ValidationError,
 )
 from ._explain import bad_dtype_error, device_error, explain_import, explain_launch, layout_error, null_data_error, read_only_error
-from ._launch import scalar_of
-from ._modules import Module
+from ._launch import LaunchConfig, scalar_of
+from ._modules import Function, Module, PreparedLaunch
 from ._nvrtc import NvrtcOptions
 from ._producers import current_stream, producer_of
 from ._resources import ResourceGuard
@@ -52,6 +52,8 @@ class Session(_core.SessionCore):
     first-out order; the thread's previous CUDA context is restored.  After `close` every method raises
     `RuntimeStateError`.
     """
+
+    __slots__ = ("__weakref__",)
 
     @classmethod
     def _open(cls, runtime: Runtime, stream: StreamRef, *, own_stream: bool = False) -> Session:
@@ -96,7 +98,7 @@ class Session(_core.SessionCore):
         self._require_ready("synchronize")
         self._refuse_capture("synchronize")
         self._guarded(lambda: self._runtime.device.synchronize(self.stream_handle))
-        self.pending.clear()
+        self._take_pending()
         self._runtime.drain()
 
     def _guarded(self, call: Callable[[], None]) -> None:
@@ -105,8 +107,7 @@ class Session(_core.SessionCore):
             call()
         except BackendError as error:
             self._runtime.fail()
-            self._runtime.leak(list(self.pending))
-            self.pending.clear()
+            self._runtime.leak(self._take_pending())
             names = [kernel.name for kernel in self.recent_kernels]
             raise BackendError(
                 f"{error.args[0]}. The last launches of this session were {names}; the context is lost",
@@ -242,7 +243,7 @@ class Session(_core.SessionCore):
             raise AliasError(f"dst must not overlap src within {count} bytes, got overlapping spans", op="copy_bytes", argument="dst")
         if count:
             self._runtime.device.copy(dst._address, src._address, count, self.stream_handle)
-            self.pending.extend((dst.owner, src.owner))
+            self._keep((dst.owner, src.owner))
 
     def _require_span(self, name: str, span: Any, op: str) -> None:
         if not isinstance(span, (DeviceBytes, TensorRef)):
@@ -317,6 +318,15 @@ class Session(_core.SessionCore):
         self._refuse_capture(op)
         return LoadedImage(self._runtime, load())
 
+    def prepare(self, function: Function, config: LaunchConfig, args: Sequence[object]) -> PreparedLaunch:
+        """Check a launch now and return it to be repeated; enqueues nothing.
+
+        Raises what `launch` raises.
+        """
+        prepared = PreparedLaunch.__new__(PreparedLaunch)
+        prepared._prepare(self, function, config, tuple(args))
+        return prepared
+
     def resource(self, key: Hashable, init: Callable[[], T]) -> ResourceGuard[T]:
         """Return exclusive access to a runtime-wide resource, made by `init` on first use.
 
@@ -340,9 +350,7 @@ class Session(_core.SessionCore):
             self._runtime.leak(list(owners))
 
     def _retire_pending(self) -> None:
-        owners, kept = list(self.pending), self.pending
-        kept.clear()
-        self._runtime.retire(self.stream_handle, owners)
+        self._runtime.retire(self.stream_handle, self._take_pending())
 
     def _take_event(self) -> int:
         return self._runtime.take_event()

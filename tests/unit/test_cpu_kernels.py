@@ -253,11 +253,17 @@ LANGUAGE = [
            o[threadIdx.x] = __bfloat16_as_ushort(__float2bfloat16(x[threadIdx.x])); }""",
          4, lambda: [np.array([1.0, 1.00390625, 1.01171875, np.inf], np.float32), np.zeros(4, np.uint16)],
          [0x3F80, 0x3F80, 0x3F82, 0x7F80]),
+    Case("8-bit floating point",
+         """#include <cuda_fp8.h>
+         __global__ void k(const float* x, float* o) { int t = threadIdx.x; o[t] = float(__nv_fp8_e4m3(x[t]));
+           o[t + 4] = float(__nv_fp8_e5m2(x[t])); }""",
+         4, lambda: [np.array([1.0625, -1000, 0.001, 1.1875], np.float32), np.zeros(8, np.float32)],
+         [1.0, -448, 2**-9 * 1, 1.25, 1.0, -1024, 2**-10, 1.25]),
     Case("math functions",
          """__global__ void k(float* o) { float x = 0.7f, s, c; sincosf(x, &s, &c); o[0] = s; o[1] = c;
            o[2] = rsqrtf(x); o[3] = erff(x); o[4] = powf(x, 1.5f); o[5] = fmaf(x, x, 1.f); o[6] = lgammaf(x);
-           o[7] = roundf(2.5f); o[8] = __fdividef(1.f, x); o[9] = fminf(x, 1.f); o[10] = exp2f(x); o[11] = log1pf(x); o[12] = normcdff(0.f);
-           o[13] = sinpif(1.f); o[14] = cospif(1.f); o[15] = __saturatef(2.f); }""",
+           o[7] = roundf(2.5f); o[8] = __fdividef(1.f, x); o[9] = fminf(x, 1.f); o[10] = exp2f(x); o[11] = log1pf(x);
+           o[12] = normcdff(0.f); o[13] = sinpif(1.f); o[14] = cospif(1.f); o[15] = __saturatef(2.f); }""",
          1, zeros(16, np.float32),
          [np.sin(0.7), np.cos(0.7), 0.7**-0.5, 0.6778012, 0.7**1.5, 1.49, 0.2608672, 3, 1 / 0.7, 0.7, 2**0.7,
           np.log1p(0.7), 0.5, 0, -1, 1]),

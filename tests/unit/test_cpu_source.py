@@ -8,6 +8,7 @@ from tenferro_interop._devices.cpu_source import (
     find_kernels,
     refuse_missing_header,
     refuse_unsupported,
+    reorder_specifiers,
     rewrite_dynamic_shared,
     translate,
 )
@@ -148,6 +149,20 @@ def test_dynamic_shared_memory_outside_functions() -> None:
     text, is_outside = rewrite_dynamic_shared(source("namespace n {\nextern __shared__ float s[];\n}"))
     assert 'extern __thread float s[] __asm__("tfi_dynamic_shared");' in text
     assert is_outside
+
+
+@pytest.mark.parametrize(
+    ("declaration", "expected"),
+    [
+        ("static inline __device__ __forceinline__ int f();", "static  __device__ __forceinline__ int f();"),
+        ("__forceinline__ __device__ inline int f();", "__forceinline__ __device__ int f();"),
+        ("inline __global__ void k();", " __global__ void k();"),
+        ("inline __device__ int f();", "inline __device__ int f();"),
+        ("static __shared__ alignas(alignof(T)) T s[4];", "alignas(alignof(T)) static __shared__ T s[4];"),
+    ],
+)
+def test_specifiers_that_only_nvcc_takes_are_reordered(declaration: str, expected: str) -> None:
+    assert reorder_specifiers(declaration) == expected
 
 
 def test_rewriting_keeps_line_numbers() -> None:

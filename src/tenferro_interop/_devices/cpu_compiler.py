@@ -133,12 +133,12 @@ def _build(request: _Request, path: Path) -> bytes:
         directory = Path(name)
         text = _preprocess(request, directory)
         unit = translate(Source(text, str(INCLUDE)), request.name_expressions)
-        (directory / "unit.cpp").write_text(unit)
+        (directory / "unit.cpp").write_text(unit, encoding="utf-8")
         _compile(request, directory)
         data = (directory / "image.so").read_bytes()
         headers = {header: _file_digest(header) for header in _headers(directory)}
         facts = {"sha256": hashlib.sha256(data).hexdigest(), "headers": headers}
-        (directory / "image.json").write_text(json.dumps(facts))
+        (directory / "image.json").write_text(json.dumps(facts), encoding="utf-8")
         # The facts last: a reader that sees only one of the two files finds that they disagree, and builds again.
         (directory / "image.so").replace(path)
         (directory / "image.json").replace(path.with_suffix(".json"))
@@ -146,14 +146,23 @@ def _build(request: _Request, path: Path) -> bytes:
 
 
 def _preprocess(request: _Request, directory: Path) -> str:
-    (directory / "user.cpp").write_text(f"#line 1 {json.dumps(request.filename)}\n{request.source}\n")
+    text = f"#line 1 {json.dumps(request.filename, ensure_ascii=False)}\n{request.source}\n"
+    (directory / "user.cpp").write_text(text, encoding="utf-8")
     output = directory / "user.ii"
-    command = [*request.toolchain.command, *request.preprocessing, "-w", "-E", "-MD", "-MF", str(directory / "user.d")]
+    command = [
+        *request.toolchain.preprocessor,
+        *request.preprocessing,
+        "-w",
+        "-E",
+        "-MD",
+        "-MF",
+        str(directory / "user.d"),
+    ]
     log = _run([*command, str(directory / "user.cpp"), "-o", str(output)], directory, output)
     if log is not None:
         refuse_missing_header(log)
         raise _compile_error(request, log)
-    return output.read_text()
+    return output.read_text(encoding="utf-8", errors="replace")
 
 
 def _compile(request: _Request, directory: Path) -> None:
@@ -190,7 +199,7 @@ def _compile_error(request: _Request, log: str) -> CompileError:
 
 def _headers(directory: Path) -> Iterator[str]:
     """Yield the headers that the preprocessor read, other than the prelude's, which are part of every key."""
-    rule = (directory / "user.d").read_text().replace("\\\n", " ")
+    rule = (directory / "user.d").read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
     for word in re.findall(r"(?:\\ |\S)+", rule.partition(":")[2]):
         header = word.replace("\\ ", " ")
         if Path(header).parent != directory and not header.startswith(str(INCLUDE)):

@@ -84,6 +84,7 @@ def translate(source: Source, name_expressions: Sequence[str]) -> str:
     refuse_unsupported(source)
     kernels = find_kernels(source.code)
     body, has_namespace_shared = rewrite_dynamic_shared(source)
+    body = reorder_specifiers(body)
     lines = [] if _WAITING.search(source.code) else ["#define TFI_NO_WAITING 1"]
     if has_namespace_shared:
         lines.append("#define TFI_SHARED_AT_NAMESPACE_SCOPE 1")
@@ -147,6 +148,15 @@ def rewrite_dynamic_shared(source: Source) -> tuple[str, bool]:
         pieces += [source.text[end : found.start()], arrays, newlines]
         end = found.end()
     return "".join([*pieces, source.text[end:]]), is_any_outside
+
+
+def reorder_specifiers(text: str) -> str:
+    """Undo what nvcc takes and host compilers refuse: `inline` given twice, alignas after __shared__."""
+    inline, other = r"\b(?:inline|__inline__|__inline)\b", r"(?:\s+(?:static|constexpr|__device__|__host__))*"
+    text = re.sub(rf"{inline}({other}\s+(?:__forceinline__|__global__)\b)", r"\1", text)
+    text = re.sub(rf"(\b(?:__forceinline__|__global__){other})\s+{inline}", r"\1", text)
+    alignment = r"alignas\s*\((?:[^()]|\([^()]*\))*\)\s*"
+    return re.sub(rf"\b((?:static\s+)?__shared__\s+)({alignment})", r"\2\1", text)
 
 
 def _regions(text: str, own_directory: str) -> Iterator[_Region]:

@@ -21,9 +21,11 @@ _OLDEST = {"g++": 12, "clang++": 15}
 # `-fno-strict-aliasing`: CUDA code reads float arrays through float4*, and nvcc lets it.
 # `-fvisibility=hidden`: two modules with equal kernel names must not share functions or __shared__ arrays.
 _FLAGS = (
-    "-march=native", "-fPIC", "-w", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
+    "-mcpu=native" if os.uname().machine == "aarch64" else "-march=native",
+    "-fPIC", "-w", "-fvisibility=hidden",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-strict-aliasing", "-fno-sanitize=undefined",
 )  # fmt: skip
+_DIALECT = ("-fno-exceptions", "-fno-rtti")  # as NVRTC has it; the headers ask for it too
 _GCC_FLAGS = ("-fno-gnu-unique", "-fno-semantic-interposition")
 # Instrumentation only: our prelude holds the hooks, and libtsan is never linked.
 _CHECKED = ("-O1", "-g", "-DTFI_CHECK", "-fsanitize=thread")
@@ -48,12 +50,18 @@ class Toolchain:
     version: str
     identity: str
 
+    @property
+    def preprocessor(self) -> tuple[str, ...]:
+        """The command that finds C++ headers: `zig cc` has none, `zig c++` would build libc++ when it links."""
+        zig = ("cc", "-x", "c++")
+        return (*self.command[:-3], "c++") if self.command[-3:] == zig else self.command
+
     def flags(self, *, check: bool) -> tuple[str, ...]:
         """Return the code generation flags for this compiler."""
         speed = _CHECKED if check else ("-O3",)
         if "clang" in self.version:
-            return (*speed, *_FLAGS, *(_CLANG_CHECKED if check else ()))
-        return (*speed, *_FLAGS, *_GCC_FLAGS, *(_GCC_CHECKED if check else ()))
+            return (*speed, *_DIALECT, *_FLAGS, *(_CLANG_CHECKED if check else ()))
+        return (*speed, *_DIALECT, *_FLAGS, *_GCC_FLAGS, *(_GCC_CHECKED if check else ()))
 
 
 def find_toolchain(cache_dir: Path | None = None) -> Toolchain:
@@ -77,7 +85,14 @@ def compiler_report() -> str:
 def preprocessor_flags(std: str, include_paths: Sequence[str], defines: Mapping[str, str | None]) -> list[str]:
     """Return the flags that find headers and define macros; our own headers come first."""
     macros = [f"-D{name}" if value is None else f"-D{name}={value}" for name, value in defines.items()]
-    return [standard_flag(std), f"-I{INCLUDE}", *(f"-I{path}" for path in include_paths), *_PREDEFINED, *macros]
+    return [
+        standard_flag(std),
+        *_DIALECT,
+        f"-I{INCLUDE}",
+        *(f"-I{path}" for path in include_paths),
+        *_PREDEFINED,
+        *macros,
+    ]
 
 
 def standard_flag(std: str) -> str:
@@ -159,10 +174,12 @@ def _identify(command: tuple[str, ...], cache_dir: Path | None) -> Toolchain:
     identity = hashlib.sha256(f"{command}{binary}{stat.st_mtime_ns}{stat.st_size}".encode()).hexdigest()
     kept = cache_dir / f"compiler-{identity[:24]}.txt" if cache_dir else None
     if kept and kept.exists():
-        return Toolchain(command, kept.read_text(), identity)
+        return Toolchain(command, kept.read_text(encoding="utf-8"), identity)
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
     if kept and version:
-        kept.write_text(version)
+        part = kept.with_suffix(f".{os.getpid()}")
+        part.write_text(version, encoding="utf-8")
+        part.replace(kept)
     return Toolchain(command, version or "unknown version", identity)
 
 

@@ -62,10 +62,17 @@ TFI_INLINE float ldexp(float x, int n) { return ldexpf(x, n); }
 TFI_INLINE float scalbn(float x, int n) { return scalbnf(x, n); }
 TFI_INLINE float frexp(float x, int* n) { return frexpf(x, n); }
 TFI_INLINE float modf(float x, float* whole) { return modff(x, whole); }
-TFI_INLINE long abs(long x) { return x < 0 ? -x : x; }
-TFI_INLINE long long abs(long long x) { return x < 0 ? -x : x; }
-TFI_INLINE float abs(float x) { return __builtin_fabsf(x); }
-TFI_INLINE double abs(double x) { return __builtin_fabs(x); }
+// A template, since <cstdlib> brings functions of these types that would clash with functions of ours.
+template <class T>
+TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, long>::value || tfi_cpu::same<T, long long>::value, T>::type abs(T x) {
+  return x < 0 ? -x : x;
+}
+template <class T> TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, float>::value, T>::type abs(T x) {
+  return __builtin_fabsf(x);
+}
+template <class T> TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, double>::value, T>::type abs(T x) {
+  return __builtin_fabs(x);
+}
 
 // Compare and select instead of libm's fmin: it becomes vector code, and a NaN loses as CUDA has it.
 TFI_INLINE float fminf(float a, float b) { return b < a || a != a ? b : a; }

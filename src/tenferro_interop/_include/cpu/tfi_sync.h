@@ -49,7 +49,7 @@ TFI_INLINE long long clock64() {
   return ticks;
 #endif
 }
-#define clock() ((long)clock64())  // a macro, because <time.h> declares another
+extern "C" long clock() noexcept;  // the C library's, which <time.h> declares: a source may include that
 
 [[noreturn]] TFI_INLINE void __trap() { tfi_cpu::fail("__trap executed", nullptr, 0); }
 TFI_INLINE void __brkpt() {}
