@@ -60,6 +60,20 @@ cdef extern from "dlpack_abi.h" nogil:
         int (*object_from_managed)(tfi_dl_managed_versioned*, void**) except -1
         int (*view_from_object)(void*, tfi_dl_tensor*) except -1
         int (*current_stream)(int32_t, int32_t, void**) except -1
+    ctypedef struct tfi_layout_offsets:
+        int32_t impl
+        int32_t state
+        int32_t dtype
+        int32_t grad
+        int32_t version
+        int32_t count
+        int32_t storage
+        int32_t data
+        int32_t guard
+        int32_t offset
+        int32_t ndim
+        int32_t device
+    int tfi_read_layout(const char*, const tfi_layout_offsets*, tfi_dl_dtype, int32_t, tfi_dl_tensor*)
     uint32_t tfi_dtype_word(tfi_dl_dtype)
     bint tfi_dtype_is_plain(tfi_dl_dtype)
     int tfi_layout(const tfi_dl_tensor*, int64_t*)

@@ -17,9 +17,11 @@ cdef class TypeEntry:
     cdef bint vouched         # the producer vouches that the capsule tells the right device
     cdef bint stream_ordered  # its allocator reuses memory in the order of the producer's current stream
     cdef bint is_tensor
-    cdef bint probed          # the offsets below were measured
-    cdef Py_ssize_t impl_at, state_at, dtype_at, grad_at, version_at, version_in
-    cdef uint64_t known[KNOWN_STATES]
+    cdef bint probed          # `at` was measured
+    cdef tfi_layout_offsets at
+    cdef uint64_t known[KNOWN_STATES]         # states that have passed `check`
+    cdef tfi_dl_dtype known_dtype[KNOWN_STATES]  # what they are in DLPack's words, once seen
+    cdef int32_t known_device[KNOWN_STATES]      # 0: not seen yet
 
     @property
     def has_exchange_api(self):
@@ -64,46 +66,67 @@ cdef TypeEntry make_entry(tp):
         entry.direct = (
             entry.api != NULL and entry.api.view_from_object != NULL and tp in producer.exact_types
         )
-        if entry.direct and producer.probe is not None:
-            set_probe(entry, producer.probe)
+        if entry.direct and producer.layout is not None:
+            set_layout(entry, producer.layout)
     type_table[tp] = entry
     return entry
 
 
-cdef int set_probe(TypeEntry entry, probe) except -1:
+cdef int set_layout(TypeEntry entry, layout) except -1:
     cdef int i
-    entry.impl_at, entry.state_at, entry.dtype_at = probe.impl_offset, probe.state_offset, probe.dtype_offset
-    entry.grad_at, entry.version_at, entry.version_in = probe.grad_offset, probe.version_offset, probe.count_offset
+    entry.at = tfi_layout_offsets(
+        layout.impl, layout.state, layout.dtype, layout.grad, layout.version, layout.count, layout.storage, layout.data,
+        layout.guard, layout.offset, layout.ndim, layout.device)
     for i in range(KNOWN_STATES):
         entry.known[i] = i + 1  # belongs in another slot, so it matches no state
+        entry.known_device[i] = 0
     entry.probed = True
     return 0
 
 
 cdef inline char* impl_of(obj, TypeEntry entry) noexcept:
-    return (<char**>(<char*><void*>obj + entry.impl_at))[0]
+    return (<char**>(<char*><void*>obj + entry.at.impl))[0]
 
 
-cdef inline int vet(obj, TypeEntry entry, bint write) except -1:
-    """Ask the producer about a tensor's state, unless the very same state has passed before."""
+cdef inline uint32_t* version_of(obj, TypeEntry entry) noexcept:
+    """Return the tensor's version counter, or NULL where it has none or nobody measured where."""
+    cdef char* counter = (<char**>(impl_of(obj, entry) + entry.at.version))[0] if entry.probed else NULL
+    return NULL if counter == NULL else <uint32_t*>(counter + entry.at.count)
+
+
+cdef inline int vet(obj, TypeEntry entry, bint write) except -2:
+    """Ask the producer about a tensor's state, unless the very same state has passed before.
+
+    Returns the state's slot in the table of known ones, or -1 where the layout was not measured.
+    """
     cdef uint64_t state
-    cdef void* grad
     cdef char* impl
-    if entry.check is None:
-        return 0
+    cdef int slot
     if not entry.probed:
-        entry.check(obj, write)
-        return 0
+        if entry.check is not None:
+            entry.check(obj, write)
+        return -1
     impl = impl_of(obj, entry)
-    state = tfi_state(impl + entry.state_at, impl + entry.dtype_at)
-    if entry.known[state % KNOWN_STATES] == state:
-        if not write:
-            return 0
-        grad = (<void**>(impl + entry.grad_at))[0]
-        if grad == NULL:
-            return 0
+    state = tfi_state(impl + entry.at.state, impl + entry.at.dtype)
+    slot = <int>(state % KNOWN_STATES)
+    if entry.known[slot] == state and (not write or (<void**>(impl + entry.at.grad))[0] == NULL):
+        return slot
     entry.check(obj, write)
-    entry.known[state % KNOWN_STATES] = state
+    if entry.known[slot] != state:
+        entry.known[slot], entry.known_device[slot] = state, 0
+    return slot
+
+
+cdef inline int view_direct(obj, TypeEntry entry, int slot, tfi_dl_tensor* out) except -1:
+    """View a tensor: by its measured layout once its state has been seen through the exchange API, else through that."""
+    cdef char* impl
+    if slot >= 0 and entry.known_device[slot] != 0:
+        impl = impl_of(obj, entry)
+        if tfi_read_layout(impl, &entry.at, entry.known_dtype[slot], entry.known_device[slot], out):
+            return 0
+    entry.api.view_from_object(<void*>obj, out)
+    if slot >= 0:
+        entry.known_dtype[slot], entry.known_device[slot] = out.dtype, out.device.device_type
     return 0
 
 

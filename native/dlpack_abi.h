@@ -95,4 +95,32 @@ static inline int tfi_extent(const tfi_dl_tensor* t, int64_t itemsize, int64_t* 
   if (__builtin_mul_overflow(lo, itemsize, low) || __builtin_mul_overflow(hi + 1, itemsize, high)) return -1;
   return 0;
 }
+
+// A framework's own tensor objects, as an adapter measured them (`TensorLayout` in _producers.py).
+typedef struct {
+  int32_t impl, state, dtype, grad, version, count, storage, data, guard, offset, ndim, device;
+} tfi_layout_offsets;
+enum { TFI_INLINE_AXES = 5 };
+
+// Fills a view from a tensor object; 0 where its storage must be asked first, as with copy-on-write.
+static inline int tfi_read_layout(const char* impl, const tfi_layout_offsets* at, tfi_dl_dtype dtype, int32_t device_type,
+                                  tfi_dl_tensor* out) {
+  const char* storage = *(char* const*)(impl + at->storage);
+  if (!storage || storage[at->guard]) return 0;
+  int64_t ndim = *(const int64_t*)(impl + at->ndim);
+  int64_t* extents = (int64_t*)(impl + at->ndim + sizeof(int64_t));
+  if (ndim > TFI_INLINE_AXES) extents = *(int64_t**)extents;
+  char* data = *(char* const*)(storage + at->data);
+  int8_t ordinal = *(const int8_t*)(impl + at->device + 1);
+  int64_t offset = *(const int64_t*)(impl + at->offset);
+  out->data = data ? data + offset * (dtype.bits * dtype.lanes / 8) : NULL;
+  out->device.device_type = device_type;
+  out->device.device_id = ordinal < 0 ? 0 : ordinal;
+  out->ndim = (int32_t)ndim;
+  out->dtype = dtype;
+  out->shape = extents;
+  out->strides = extents + (ndim > TFI_INLINE_AXES ? ndim : TFI_INLINE_AXES);
+  out->byte_offset = 0;
+  return 1;
+}
 #endif

@@ -18,13 +18,11 @@ cdef inline void add_span(Packing* packing, char* low, char* high, int index, bi
 
 cdef inline void note_write(obj, TypeEntry entry, Packing* packing) noexcept:
     """Remember to bump the version counter once the launch is enqueued; directly where it was found."""
-    cdef char* counter = NULL
-    if entry.probed:
-        counter = (<char**>(impl_of(obj, entry) + entry.version_at))[0]
-    if counter == NULL:
+    cdef uint32_t* version = version_of(obj, entry)
+    if version == NULL:
         packing.tracked = True
     else:
-        packing.spans[packing.span_count - 1].version = <uint32_t*>(counter + entry.version_in)
+        packing.spans[packing.span_count - 1].version = version
 
 
 cdef Refusal pack_typed(TypedArgument argument, const Parameter* p, Packing* packing, int index) except RAISED:
@@ -128,9 +126,10 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
     cdef Refusal refusal
     cdef Managed managed
     cdef bint ordered = True
-    vet(obj, entry, p.access == WRITES)
+    cdef int slot
+    slot = vet(obj, entry, p.access == WRITES)
     if entry.direct:
-        entry.api.view_from_object(<void*>obj, &borrowed)
+        view_direct(obj, entry, slot, &borrowed)
         refusal = view_tensor(&borrowed, &view)
         view.read_only = entry.read_only
         if session.device_type != TFI_DL_CPU:

@@ -118,5 +118,5 @@ cdef class PreparedCore:
             elif span.version != NULL and not isinstance(obj, MemoryRef):
                 entry = entry_of(obj)
                 vet(obj, entry, True)
-                span.version = <uint32_t*>((<char**>(impl_of(obj, entry) + entry.version_at))[0] + entry.version_in)
+                span.version = version_of(obj, entry)
         return 0

@@ -28,7 +28,7 @@ def open_like(like, cls):
     cdef SessionCore session
     if not entry.direct:
         return None
-    entry.api.view_from_object(<void*>like, &view)
+    view_direct(like, entry, vet(like, entry, False), &view)
     runtime = runtime_table.get(view.device.device_type << 16 | view.device.device_id)
     if runtime is None:
         return None
@@ -472,6 +472,7 @@ cdef class SessionCore:
         cdef View view
         cdef bint ordered = True
         cdef Refusal refusal
+        cdef int slot
         self._require_ready("tensor_mut" if writable else "tensor")
         if isinstance(obj, DeviceArray):
             tensor = &(<DeviceArray>obj).tensor
@@ -480,9 +481,9 @@ cdef class SessionCore:
         elif not entry.is_tensor:
             raise refuse_import("producer", obj, None)
         else:
-            vet(obj, entry, writable)
+            slot = vet(obj, entry, writable)
             if entry.direct:
-                entry.api.view_from_object(<void*>obj, &borrowed)
+                view_direct(obj, entry, slot, &borrowed)
                 tensor = &borrowed
                 if self.device_type != TFI_DL_CPU:
                     self.foreign_count, self.met, self.held = 0, NULL, None
@@ -506,7 +507,7 @@ cdef class SessionCore:
 
 cdef inline int tell_producer(obj, TypeEntry entry) except -1:
     """Report a write, unless the version counter was bumped directly."""
-    if not entry.probed or (<char**>(impl_of(obj, entry) + entry.version_at))[0] == NULL:
+    if version_of(obj, entry) == NULL:
         entry.wrote(obj)
     return 0
 

@@ -39,3 +39,9 @@ def device(request: pytest.FixtureRequest) -> str:
 def session(device: str) -> Iterator[tfi.Session]:
     with tfi.session(device) as opened:
         yield opened
+
+
+@pytest.fixture
+def cpu_session() -> Iterator[tfi.Session]:
+    with tfi.session("cpu") as opened:
+        yield opened

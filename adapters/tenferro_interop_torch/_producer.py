@@ -28,7 +28,7 @@ class TorchProducer(tfi.Producer):
     tracks_writes = True
 
     def __init__(self) -> None:
-        self.probe = measure()
+        self.layout = measure()
 
     @property
     def exact_types(self) -> tuple[type, ...]:

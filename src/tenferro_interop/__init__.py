@@ -20,7 +20,6 @@ from ._modules import Module as Module
 from ._modules import PreparedLaunch as PreparedLaunch
 from ._nvrtc import NvrtcOptions as NvrtcOptions
 from ._producers import Producer as Producer
-from ._producers import StateProbe as StateProbe
 from ._resources import ResourceGuard as ResourceGuard
 from ._runtime import RuntimeIdentity as RuntimeIdentity
 from ._session import Session as Session
@@ -30,6 +29,7 @@ from ._signature import Signature as Signature
 from ._stream import StreamRef as StreamRef
 from ._tensors import DeviceBytes as DeviceBytes
 from ._tensors import DeviceTensor as DeviceTensor
+from ._producers import TensorLayout as TensorLayout
 from ._tensors import TensorMut as TensorMut
 from ._tensors import TensorRef as TensorRef
 
@@ -58,9 +58,9 @@ __all__ = [
     "Session",
     "Signature",
     "SignatureError",
-    "StateProbe",
     "StreamRef",
     "TenferroError",
+    "TensorLayout",
     "TensorMut",
     "TensorRef",
     "UnsupportedError",

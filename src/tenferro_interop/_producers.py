@@ -19,21 +19,33 @@ from ._errors import DTypeError, ValidationError
 GROUP = "tenferro_interop.producers"
 
 
-class StateProbe(NamedTuple):
-    """Where a framework's tensor objects keep what decides about their state, in bytes, as an adapter measured it.
+class TensorLayout(NamedTuple):
+    """Where a framework's tensor objects keep what a launch needs, in bytes, as an adapter measured it.
 
-    `impl_offset` leads from the Python object to the implementation's pointer; there, `state_offset` is a 64-bit word
-    and `dtype_offset` a 16-bit word that together decide what `Producer.check` says about reading; `grad_offset` a
-    pointer that is null for tensors that any kernel may write; `version_offset` a pointer to the version counter, whose
-    32-bit count lies `count_offset` bytes in.
+    `impl` leads from the Python object to the implementation's pointer; the others count from there:
+
+    - `state`, a 64-bit word, and `dtype`, a 16-bit one, that together decide what `Producer.check` says about reading
+    - `grad`, a pointer that is null for tensors that any kernel may write
+    - `version`, a pointer to the version counter, whose 32-bit count lies `count` bytes in
+    - `storage`, a pointer to the storage; in it `data`, the memory's address, and `guard`, a byte that must be 0
+    - `offset`, the first element's 64-bit index in the storage
+    - `ndim`, the 64-bit number of axes, followed by room for five extents and five strides (64 bits each), or by a
+      pointer to all extents and strides where there are more axes
+    - `device`, a byte for the kind of device, one for the signed ordinal
     """
 
-    impl_offset: int
-    state_offset: int
-    dtype_offset: int
-    grad_offset: int
-    version_offset: int
-    count_offset: int
+    impl: int
+    state: int
+    dtype: int
+    grad: int
+    version: int
+    count: int
+    storage: int
+    data: int
+    guard: int
+    offset: int
+    ndim: int
+    device: int
 
 
 class Producer:
@@ -50,7 +62,7 @@ class Producer:
     stream_ordered: ClassVar[bool] = False
     tracks_writes: ClassVar[bool] = False
 
-    probe: StateProbe | None = None
+    layout: TensorLayout | None = None
 
     @property
     def exact_types(self) -> tuple[type, ...]:

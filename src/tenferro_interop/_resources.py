@@ -33,13 +33,15 @@ class ResourceGuard(Generic[T]):
         ...     counter[0] += 1
     """
 
+    _entry: _Entry | None = None
+
     def __init__(self) -> None:
         raise RuntimeStateError("ResourceGuard must come from `Session.resource`, got a direct construction", op="resource")
 
     @classmethod
     def _hold(cls, entry: _Entry) -> ResourceGuard[T]:
         self = object.__new__(cls)
-        self._entry: _Entry | None = entry
+        self._entry = entry
         return self
 
     @property

@@ -244,6 +244,7 @@ class Session(_core.SessionCore):
         if count:
             self._runtime.device.copy(dst._address, src._address, count, self.stream_handle)
             self._keep((dst.owner, src.owner))
+            _note_write(dst)
 
     def _require_span(self, name: str, span: Any, op: str) -> None:
         if not isinstance(span, (DeviceBytes, TensorRef)):
@@ -368,6 +369,13 @@ class Session(_core.SessionCore):
     def __repr__(self) -> str:
         """Return the device and state."""
         return f"<Session on {self.device}, {'open' if self.open else 'closed'}>"
+
+
+def _note_write(dst: DeviceBytes | TensorMut) -> None:
+    """Tell the producer that its tensor was written, as a launch does."""
+    producer = producer_of(type(dst.owner)) if isinstance(dst, TensorMut) else None
+    if producer is not None and producer.tracks_writes:
+        producer.wrote(dst.owner)
 
 
 def _require_room(name: str, span: DeviceBytes | TensorRef, count: int) -> None:

@@ -21,6 +21,7 @@ class CudaDevice:
     dl_type = _core.DL_CUDA
 
     def __init__(self, ordinal: int) -> None:
+        bindings = driver()
         if not 0 <= ordinal < device_count():
             raise ValidationError(
                 f"device must be below the {device_count()} visible GPUs, got cuda:{ordinal}",
@@ -28,7 +29,6 @@ class CudaDevice:
                 argument="device",
                 actual=ordinal,
             )
-        bindings = driver()
         self.ordinal = ordinal
         self.handle = call("session", bindings.cuDeviceGet(ordinal))
         self.context = int(call("session", bindings.cuDevicePrimaryCtxRetain(self.handle)))
