@@ -1,0 +1,51 @@
+"""Run every benchmark on the GPU, print the ratio table, and write JSON and a plot."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import platform
+from pathlib import Path
+
+import torch
+
+import tenferro_interop as tfi
+
+from . import bench_compile, bench_intake, bench_launch, bench_threads
+from ._report import plot, table
+
+
+def _machine() -> dict[str, str]:
+    with tfi.session("cuda") as s:
+        device = s.device
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "gpu": torch.cuda.get_device_name(0),
+        "device": device,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "",
+    }
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for benchmarks.json and launch.svg")
+    parser.add_argument("--no-peers", action="store_true", help="leave the peers out")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, dict[str, float]] = {}
+    bench_launch.run(results, with_peers=not arguments.no_peers)
+    bench_intake.run(results)
+    bench_compile.run(results)
+    bench_threads.run(results)
+    document = {"machine": _machine(), "unit": "ns", "results": results}
+    (arguments.out / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
+    plot(results, arguments.out / "launch.svg")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

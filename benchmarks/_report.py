@@ -1,0 +1,47 @@
+"""Turns results into a Markdown table and a bar chart; ratios are to the C loop of the same run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FLOOR = "C loop"
+_BAR, _LEFT, _WIDTH = 22, 260, 560
+
+
+def floor_of(name: str) -> str:
+    """Return the entry that `name` is compared with."""
+    for count in (0, 1, 3, 8, 32):
+        if name.startswith("launch, ") and f" {count} " in name:
+            return f"C loop, {count} pointers"
+    return FLOOR
+
+
+def table(results: dict[str, dict[str, float]]) -> str:
+    """Return a table of medians, spread and ratios."""
+    lines = ["| what | median ns | min | max | ratio to C |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name, timing in results.items():
+        floor = results.get(floor_of(name), results[FLOOR])["median"]
+        spread = [f"{timing[key]:.0f}" if key in timing else "" for key in ("least", "greatest")]
+        compared = "least" in timing and "kernels alive" not in name
+        ratio = f"{timing['median'] / floor:.2f}" if compared else ""
+        lines.append(f"| {name} | {timing['median']:.0f} | {spread[0]} | {spread[1]} | {ratio} |")
+    return "\n".join(lines)
+
+
+def plot(results: dict[str, dict[str, float]], path: Path) -> None:
+    """Write horizontal bars of the axpy launches, ours and the peers', as SVG."""
+    others = ("launch,", "launch with", "C loop,")
+    bars = [(n, t["median"]) for n, t in results.items() if "least" in t and not n.startswith(others)]
+    bars.sort(key=lambda bar: bar[1])
+    scale = _WIDTH / max(value for _, value in bars)
+    height = _BAR * len(bars) + 40
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 120}" height="{height}" '
+           'font-family="sans-serif" font-size="12">',
+           '<text x="4" y="16" font-weight="bold">host time of one axpy launch, two torch tensors and two scalars (ns)</text>']  # fmt: skip
+    for index, (name, value) in enumerate(bars):
+        y = 30 + index * _BAR
+        colour = "#2b6cb0" if "launch" in name and "loop" not in name else "#a0aec0"
+        out.append(f'<text x="{_LEFT - 6}" y="{y + 14}" text-anchor="end">{name}</text>')
+        out.append(f'<rect x="{_LEFT}" y="{y}" width="{value * scale:.1f}" height="{_BAR - 5}" fill="{colour}"/>')
+        out.append(f'<text x="{_LEFT + value * scale + 4:.1f}" y="{y + 14}">{value:.0f}</text>')
+    path.write_text("\n".join([*out, "</svg>"]) + "\n")

@@ -1,0 +1,56 @@
+"""How everything here is timed: medians over batches of enqueues, the device drained outside the timed part."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+BATCH = 256
+ROUNDS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Nanoseconds of one call: least, median and greatest over the rounds."""
+
+    least: float
+    median: float
+    greatest: float
+
+    @classmethod
+    def of(cls, samples: list[float]) -> Timing:
+        """Summarise samples."""
+        return cls(min(samples), statistics.median(samples), max(samples))
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the three numbers by name."""
+        return {name: round(value, 1) for name, value in asdict(self).items()}
+
+
+def per_call(call: Callable[[], object], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:
+    """Time `call` in batches; `drain` waits for the device between them, untimed."""
+    for _ in range(batch // 4):
+        call()
+    drain()
+    samples = []
+    repeat = range(batch)
+    for _ in range(rounds):
+        start = time.perf_counter_ns()
+        for _ in repeat:
+            call()
+        samples.append((time.perf_counter_ns() - start) / batch)
+        drain()
+    return Timing.of(samples)
+
+
+def per_batch(run: Callable[[int], int], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:
+    """Time a loop that runs elsewhere, in C, and reports its own nanoseconds for a whole batch."""
+    run(batch)
+    drain()
+    samples = []
+    for _ in range(rounds):
+        samples.append(run(batch) / batch)
+        drain()
+    return Timing.of(samples)
