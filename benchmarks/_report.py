@@ -1,30 +1,19 @@
-"""Turns results into a Markdown table and a bar chart; ratios are to the C loop of the same run."""
+"""Turns results into a Markdown table and a bar chart; ratios are to a C loop timed in turn with it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-FLOOR = "C loop"
 _BAR, _LEFT, _WIDTH = 22, 260, 560
-
-
-def floor_of(name: str) -> str:
-    """Return the entry that `name` is compared with."""
-    for count in (0, 1, 3, 8, 32):
-        if name.startswith("launch, ") and f" {count} " in name:
-            return f"C loop, {count} pointers"
-    return FLOOR
 
 
 def table(results: dict[str, dict[str, float]]) -> str:
     """Return a table of medians, spread and ratios."""
-    lines = ["| what | median ns | min | max | ratio to C |", "| --- | ---: | ---: | ---: | ---: |"]
+    lines = ["| what | median ns | min | max | C loop ns | ratio |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
     for name, timing in results.items():
-        floor = results.get(floor_of(name), results[FLOOR])["median"]
-        spread = [f"{timing[key]:.0f}" if key in timing else "" for key in ("least", "greatest")]
-        compared = "least" in timing and "kernels alive" not in name
-        ratio = f"{timing['median'] / floor:.2f}" if compared else ""
-        lines.append(f"| {name} | {timing['median']:.0f} | {spread[0]} | {spread[1]} | {ratio} |")
+        cells = [f"{timing[key]:.0f}" if key in timing else "" for key in ("median", "least", "greatest", "floor")]
+        ratio = f"{timing['ratio']:.2f}" if "ratio" in timing else ""
+        lines.append(f"| {name} | {' | '.join(cells)} | {ratio} |")
     return "\n".join(lines)
 
 

@@ -31,9 +31,8 @@ class Timing:
 
 def per_call(call: Callable[[], object], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:
     """Time `call` in batches; `drain` waits for the device between them, untimed."""
-    for _ in range(batch // 4):
+    for _ in range(8):
         call()
-    drain()
     samples = []
     repeat = range(batch)
     for _ in range(rounds):
@@ -43,6 +42,17 @@ def per_call(call: Callable[[], object], drain: Callable[[], object], *, batch: 
         samples.append((time.perf_counter_ns() - start) / batch)
         drain()
     return Timing.of(samples)
+
+
+def beside(call: Callable[[], object], floor: Callable[[int], int], drain: Callable[[], object]) -> dict[str, float]:
+    """Time `call` and a C loop in turn, batch by batch, so that both see the same clocks; adds the median of ratios."""
+    mine, theirs, ratios = [], [], []
+    for _ in range(ROUNDS):
+        theirs.append(floor(BATCH) / BATCH)
+        drain()
+        mine.append(per_call(call, drain, rounds=1).median)
+        ratios.append(mine[-1] / theirs[-1])
+    return {**Timing.of(mine).as_dict(), "floor": statistics.median(theirs), "ratio": statistics.median(ratios)}
 
 
 def per_batch(run: Callable[[int], int], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:

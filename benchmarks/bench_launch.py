@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from typing import Any
 
@@ -12,7 +13,7 @@ import tenferro_interop as tfi
 from . import _peers
 from ._floor import Floor
 from ._kernels import AXPY, ELEMENTS, float_slot, pointers
-from ._timing import per_batch, per_call
+from ._timing import beside, per_batch
 
 COUNTS = (0, 1, 3, 8, 32)
 
@@ -27,8 +28,7 @@ def run(results: dict[str, dict[str, float]], *, with_peers: bool = True) -> Non
         _axpy(results, s, axpy, config, x, y, floor)
         _by_count(results, s, floor)
         if with_peers:
-            _run_peers(results, x, y, s.stream_handle, axpy.handle_value)
-        _again(results, s, axpy, x, y, floor)
+            _run_peers(results, x, y, s.stream_handle, axpy.handle_value, floor)
 
 
 def _axpy(results: Any, s: tfi.Session, axpy: tfi.Function, config: tfi.LaunchConfig, x: Any, y: Any, floor: Floor) -> None:
@@ -41,17 +41,13 @@ def _axpy(results: Any, s: tfi.Session, axpy: tfi.Function, config: tfi.LaunchCo
         with tfi.session(like=x) as inner:
             inner.launch(axpy, config, [2.0, x, y, ELEMENTS])
 
-    results["C loop"] = per_batch(lambda n: floor.run(handle, stream, slots, n), drain).as_dict()
-    results["launch"] = per_call(lambda: launch(axpy, config, [2.0, x, y, ELEMENTS]), drain).as_dict()
-    results["prepared launch"] = per_call(prepared, drain).as_dict()
-    results["open + launch + close"] = per_call(opened, drain).as_dict()
+    def c_loop(repeats: int) -> int:
+        return floor.run(handle, stream, slots, repeats)
 
-
-def _again(results: Any, s: tfi.Session, axpy: tfi.Function, x: Any, y: Any, floor: Floor) -> None:
-    """Time the floor once more at the end: the two show how steady the machine was."""
-    slots = [float_slot(2.0), x.data_ptr(), y.data_ptr(), ELEMENTS]
-    handle, stream = axpy.handle_value, s.stream_handle
-    results["C loop, again"] = per_batch(lambda n: floor.run(handle, stream, slots, n), torch.cuda.synchronize).as_dict()
+    results["C loop"] = per_batch(c_loop, drain).as_dict()
+    results["launch"] = beside(lambda: launch(axpy, config, [2.0, x, y, ELEMENTS]), c_loop, drain)
+    results["prepared launch"] = beside(prepared, c_loop, drain)
+    results["open + launch + close"] = beside(opened, c_loop, drain)
 
 
 def _by_count(results: Any, s: tfi.Session, floor: Floor) -> None:
@@ -59,50 +55,41 @@ def _by_count(results: Any, s: tfi.Session, floor: Floor) -> None:
     for count in COUNTS:
         kernel = s.compile_nvrtc(pointers(count)).function(f"p{count}")
         tensors = [torch.zeros(ELEMENTS, device="cuda") for _ in range(count)]
-        slots, handle, stream = [t.data_ptr() for t in tensors], kernel.handle_value, s.stream_handle
-        drain = torch.cuda.synchronize
-        results[f"C loop, {count} pointers"] = per_batch(
-            lambda n, slots=slots, handle=handle: floor.run(handle, stream, slots, n), drain  # type: ignore[misc]  # bound now
-        ).as_dict()
-        results[f"launch, {count} torch tensors"] = per_call(
-            lambda kernel=kernel, tensors=tensors: s.launch(kernel, config, tensors), drain  # type: ignore[misc]  # bound now
-        ).as_dict()
-        results.update(_other_producers(s, kernel, config, tensors))
+        c_loop = functools.partial(floor.run, kernel.handle_value, s.stream_handle, [t.data_ptr() for t in tensors])
+        for name, arguments in _argument_lists(tensors).items():
+            call = functools.partial(s.launch, kernel, config, arguments)
+            results[f"launch, {name}"] = beside(call, c_loop, torch.cuda.synchronize)
 
 
-def _other_producers(s: tfi.Session, kernel: tfi.Function, config: tfi.LaunchConfig, tensors: list[Any]) -> dict[str, Any]:
-    """The same launch with CuPy arrays, and with JAX arrays for what is read."""
-    out: dict[str, Any] = {}
+def _argument_lists(tensors: list[Any]) -> dict[str, list[Any]]:
+    """The same memory as torch tensors, as CuPy arrays, and with JAX arrays for what is only read."""
+    count = len(tensors)
+    out = {f"{count} torch tensors": tensors}
     try:
         import cupy
-
-        arrays = [cupy.from_dlpack(t) for t in tensors]
-        out[f"launch, {len(tensors)} CuPy arrays"] = per_call(
-            lambda: s.launch(kernel, config, arrays), torch.cuda.synchronize
-        ).as_dict()
         import jax
-
-        mixed = [jax.dlpack.from_dlpack(t) for t in tensors[:-1]] + tensors[-1:]
-        if len(mixed) > 1:
-            out[f"launch, {len(mixed) - 1} JAX arrays + 1 torch tensor"] = per_call(
-                lambda: s.launch(kernel, config, mixed), torch.cuda.synchronize
-            ).as_dict()
     except ImportError:
-        pass
+        return out
+    if count:
+        out[f"{count} CuPy arrays"] = [cupy.from_dlpack(t) for t in tensors]
+    if count > 1:
+        out[f"{count - 1} JAX arrays + 1 torch tensor"] = [*map(jax.dlpack.from_dlpack, tensors[:-1]), tensors[-1]]
     return out
 
 
-def _run_peers(results: Any, x: Any, y: Any, stream: int, kernel: int) -> None:
+def _run_peers(results: Any, x: Any, y: Any, stream: int, kernel: int, floor: Floor) -> None:
     """Time each peer that is installed; one that fails is reported and left out."""
     makers: list[tuple[Any, tuple[Any, ...]]] = [
         (_peers.cuda_core, ()), (_peers.cuda_bindings, (kernel,)), (_peers.cupy, ()),
         (_peers.torch_compile_kernel, ()), (_peers.triton, ()), (_peers.numba, ()), (_peers.tvm_ffi, ()),
         (_peers.torch_extension, ()),
     ]  # fmt: skip
+    slots = [float_slot(2.0), x.data_ptr(), y.data_ptr(), ELEMENTS]
+    c_loop = functools.partial(floor.run, kernel, stream, slots)
     for maker, more in makers:
         try:
             for name, call in maker(x, y, stream, *more).items():
-                results[name] = per_call(call, torch.cuda.synchronize).as_dict()
+                results[name] = beside(call, c_loop, torch.cuda.synchronize)
         except Exception:
             print(f"peer {maker.__name__} left out:")
             traceback.print_exc(limit=1)

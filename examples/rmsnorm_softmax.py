@@ -66,7 +66,7 @@ extern "C" __global__ void add_rms_norm(const float* x, const float* residual, c
 
 extern "C" __global__ void row_softmax(const float* x, float* y, int columns) {
     size_t row = (size_t)blockIdx.x * columns;
-    float top = -INFINITY, sum = 0;
+    float top = -3.402823466e38f, sum = 0;  // the lowest float
     for (int c = threadIdx.x; c < columns; c += blockDim.x) top = fmaxf(top, x[row + c]);
     top = block_reduce(top, Max());
     for (int c = threadIdx.x; c < columns; c += blockDim.x) sum += expf(x[row + c] - top);

@@ -213,8 +213,8 @@ _Noreturn static void fail_bounds(tfi_worker* w, const char* at, size_t nbytes, 
                  verbs[kind], nbytes, (const void*)at, block, now->thread, pc);
   char name[32];
   tfi_cpu_fail(w, TFI_CPU_CHECK,
-               "out-of-bounds %s of %zu bytes, %zu bytes %s %s (%zu bytes): block %llu thread %u, pc+0x%zx", verbs[kind],
-               nbytes, distance(nearest, at), at < nearest->base ? "before" : "past the end of",
+               "out-of-bounds %s of %zu bytes, %zu bytes %s %s (%zu bytes): block %llu thread %u, pc+0x%zx",
+               verbs[kind], nbytes, distance(nearest, at), at < nearest->base ? "before" : "past the end of",
                name_region(nearest, name, sizeof name), nearest->nbytes, block, now->thread, pc);
 }
 

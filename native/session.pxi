@@ -130,7 +130,8 @@ cdef class SessionCore:
 
     def __enter__(self):
         """Return the open session."""
-        self._require_ready("session")
+        if self.ready() != OK:
+            self._require_ready("session")
         return self
 
     def __exit__(self, kind, error, trace):
@@ -212,22 +213,27 @@ cdef class SessionCore:
         cdef void* pointers[STACK_ARGUMENTS]
         cdef Span spans[STACK_ARGUMENTS]
         cdef Packing packing
-        cdef Py_ssize_t count = len(args)
-        cdef void* heap = NULL
+        if len(args) > STACK_ARGUMENTS:
+            return self.run_large(kernel, shape, args, index)
         packing.slots, packing.pointers, packing.spans = slots, pointers, spans
         packing.span_count, packing.tracked = 0, False
-        if count > STACK_ARGUMENTS:
-            heap = PyMem_Malloc(count * (sizeof(uint64_t) + sizeof(void*) + sizeof(Span)))
-            if heap == NULL:
-                raise MemoryError
-            packing.spans = <Span*>heap
-            packing.slots = <uint64_t*>(packing.spans + count)
-            packing.pointers = <void**>(packing.slots + count)
+        return self.pack_and_enqueue(kernel, shape, args, &packing, index)
+
+    cdef Refusal run_large(self, Kernel kernel, LaunchShape shape, args, int* index) except RAISED:
+        """Do as `run`, with room on the heap."""
+        cdef Packing packing
+        cdef Py_ssize_t count = len(args)
+        cdef void* heap = PyMem_Malloc(count * (sizeof(uint64_t) + sizeof(void*) + sizeof(Span)))
+        if heap == NULL:
+            raise MemoryError
+        packing.spans = <Span*>heap
+        packing.slots = <uint64_t*>(packing.spans + count)
+        packing.pointers = <void**>(packing.slots + count)
+        packing.span_count, packing.tracked = 0, False
         try:
             return self.pack_and_enqueue(kernel, shape, args, &packing, index)
         finally:
-            if heap != NULL:
-                PyMem_Free(heap)
+            PyMem_Free(heap)
 
     cdef Refusal pack_and_enqueue(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except RAISED:
         cdef Refusal refusal = self.pack_all(kernel, shape, args, packing, index)

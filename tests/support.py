@@ -60,12 +60,12 @@ def in_subprocess(code: str, timeout: float = 120.0) -> Finished:
 
 
 def reader(session: tfi.Session, c_type: str, head: str = "") -> tfi.Function:
-    """Return a kernel that reads `c_type` elements through its only parameter `x`."""
+    """Return a kernel that reads `c_type` elements through its only parameter."""
     return session.compile_nvrtc(f'{head}\nextern "C" __global__ void reads(const {c_type}* x) {{}}').function("reads")
 
 
 def writer(session: tfi.Session, c_type: str, head: str = "") -> tfi.Function:
-    """Return a kernel that may write `c_type` elements through its only parameter `x`."""
+    """Return a kernel that may write `c_type` elements through its only parameter."""
     return session.compile_nvrtc(f'{head}\nextern "C" __global__ void writes({c_type}* x) {{}}').function("writes")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+
 import tenferro_interop as tfi
 
 

@@ -13,8 +13,9 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 
-import tenferro_interop as tfi
 import torch
+
+import tenferro_interop as tfi
 
 _OBJECT_BYTES = 64
 _IMPL_BYTES = 192  # less than sizeof(c10::TensorImpl), so that no neighbour's memory is compared

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-import tenferro_interop as tfi
 import torch
+
+import tenferro_interop as tfi
 
 from ._layout import measure
 

@@ -18,18 +18,18 @@ from ._launch import LaunchConfig as LaunchConfig
 from ._modules import Function as Function
 from ._modules import Module as Module
 from ._modules import PreparedLaunch as PreparedLaunch
-from ._nvrtc import NvrtcOptions as NvrtcOptions
+from ._nvrtc_options import NvrtcOptions as NvrtcOptions
+from ._open import session as session
 from ._producers import Producer as Producer
+from ._producers import TensorLayout as TensorLayout
 from ._resources import ResourceGuard as ResourceGuard
 from ._runtime import RuntimeIdentity as RuntimeIdentity
 from ._session import Session as Session
-from ._session import session as session
 from ._signature import Parameter as Parameter
 from ._signature import Signature as Signature
 from ._stream import StreamRef as StreamRef
 from ._tensors import DeviceBytes as DeviceBytes
 from ._tensors import DeviceTensor as DeviceTensor
-from ._producers import TensorLayout as TensorLayout
 from ._tensors import TensorMut as TensorMut
 from ._tensors import TensorRef as TensorRef
 

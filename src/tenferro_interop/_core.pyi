@@ -72,7 +72,9 @@ class LaunchShape:
 class TypedArgument:
     data: bytes
     keep: object
-    def __init__(self, data: bytes = b"", code: int = 255, bits: int = 0, lanes: int = 1, keep: object = None) -> None: ...
+    def __new__(
+        cls, data: bytes = b"", code: int = 255, bits: int = 0, lanes: int = 1, keep: object = None
+    ) -> Self: ...
     @property
     def dtype_word(self) -> int: ...
 

@@ -234,8 +234,8 @@ _CTYPES_KINDS = {"b": INT, "h": INT, "i": INT, "l": INT, "q": INT, "B": UINT, "H
 def scalar_of(value: object) -> KernelArg | None:
     """Return the typed form of a NumPy scalar, ctypes value or bytes, or None if `value` has no type of its own."""
     if isinstance(value, ctypes._SimpleCData):
-        kind = _CTYPES_KINDS.get(str(type(value)._type_))
-        return None if kind is None else KernelArg(bytes(value), kind, 8 * ctypes.sizeof(value))
+        code = _CTYPES_KINDS.get(str(getattr(type(value), "_type_", "")))
+        return None if code is None else KernelArg(bytes(value), code, 8 * ctypes.sizeof(value))
     if isinstance(value, (bytes, ctypes.Structure, ctypes.Array)):
         return KernelArg.struct(value)
     dtype = getattr(value, "dtype", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from types import TracebackType
 from weakref import WeakValueDictionary
 
@@ -141,6 +142,10 @@ class Module:
         ['one']
     """
 
+    _loaded: LoadedImage
+    _open: bool
+    _functions: WeakValueDictionary[tuple[str, str | None, bool], Function]
+
     def __init__(self) -> None:
         raise RuntimeStateError("Module must come from a session, got a direct construction", op="module")
 
@@ -148,7 +153,7 @@ class Module:
     def _make(cls, loaded: LoadedImage) -> Module:
         self = object.__new__(cls)
         self._loaded, self._open = loaded, True
-        self._functions: WeakValueDictionary[tuple[str, str | None, bool], Function] = WeakValueDictionary()
+        self._functions = WeakValueDictionary()
         return self
 
     def names(self) -> list[str]:
@@ -183,7 +188,8 @@ class Module:
             raise self._missing(name) from None
         if declared is not None and kernel.signature is not None:
             _require_agreement(name, declared, kernel.signature)
-        return Function._make(self._loaded, kernel, kernel.signature or declared, may_alias)
+        names = self._loaded.parameter_names.get(name.partition("<")[0].rpartition("::")[2], ())
+        return Function._make(self._loaded, kernel, _named(kernel.signature or declared, names), may_alias)
 
     def _missing(self, name: str) -> BackendError:
         known = self._loaded.image.names()
@@ -219,6 +225,14 @@ class Module:
     def __repr__(self) -> str:
         """Return the device and the kernels."""
         return f"<Module on {self._loaded.runtime.name}: {', '.join(self._loaded.image.names()) if self._open else 'closed'}>"
+
+
+def _named(signature: Signature | None, names: tuple[str, ...]) -> Signature | None:
+    """Add the source's parameter names to a signature that has none, for messages."""
+    if signature is None or len(names) != len(signature.parameters) or any(p.name for p in signature.parameters):
+        return signature
+    pairs = zip(signature.parameters, names, strict=True)
+    return replace(signature, parameters=tuple(replace(parameter, name=name) for parameter, name in pairs))
 
 
 def _require_agreement(name: str, declared: Signature, actual: Signature) -> None:

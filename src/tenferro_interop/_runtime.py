@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar
 
 from . import _core
 from ._devices import Device, Image
-from ._devices.cpu import CpuDevice
 from ._errors import BackendError, ValidationError
 from ._resources import ResourceCache
 
@@ -51,8 +51,8 @@ class Allocation:
         self.address = runtime.device.allocate(nbytes, stream)
         self.leaked = self.address == 0
 
-    def __del__(self) -> None:
-        if not self.leaked:
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not self.leaked and not is_exiting():  # a default, for the module's globals go first; so does the memory
             self.runtime.release(self)
 
 
@@ -63,7 +63,8 @@ class Runtime(_core.RuntimeCore):
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __new__(cls, device: Device) -> Runtime:
-        return super().__new__(cls, device.dl_type, device.ordinal, device.context)
+        self: Runtime = super().__new__(cls, device.dl_type, device.ordinal, device.context)
+        return self
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -166,9 +167,10 @@ class LoadedImage:
     One that a graph recorded is never unloaded: the graph may be replayed at any time.
     """
 
-    def __init__(self, runtime: Runtime, image: Image) -> None:
+    def __init__(self, runtime: Runtime, image: Image, parameter_names: Mapping[str, tuple[str, ...]]) -> None:
         self.runtime = runtime
         self.image = image
+        self.parameter_names = parameter_names
         self.streams: dict[int, object] = {}
         self.in_graph = False
 
@@ -233,13 +235,16 @@ def runtime_of(kind: str, ordinal: int) -> Runtime:
 
 
 def _open_device(kind: str, ordinal: int) -> Device:
+    # Each device is loaded when it is first asked for: a user of one needs neither the other's compiler nor cuda-python.
     if kind == "cpu":
+        from ._devices.cpu import CpuDevice
+
         return CpuDevice()
     if kind != "cuda":
         raise ValidationError(
             f"device must be 'cpu', 'cuda' or 'cuda:N', got {kind!r}", op="session", argument="device", actual=kind
         )
-    from ._devices.cuda import CudaDevice  # loads cuda-python, which a CPU-only user never needs
+    from ._devices.cuda import CudaDevice
 
     return CudaDevice(ordinal)
 

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from . import _core
+from ._cuda_source import parameter_names
 from ._devices import Image
-from ._devices.cuda_driver import device_count
-from ._errors import (
-    AliasError,
-    BackendError,
-    LayoutError,
-    RuntimeStateError,
-    SignatureError,
-    TenferroError,
-    ValidationError,
-)
-from ._explain import bad_dtype_error, device_error, explain_import, explain_launch, layout_error, null_data_error, read_only_error
+from ._errors import BackendError, RuntimeStateError, ValidationError
+from ._explain import explain_launch
+from ._explain_arguments import overlap_error, reference_error
+from ._explain_import import explain_import
 from ._launch import LaunchConfig, scalar_of
 from ._modules import Function, Module, PreparedLaunch
-from ._nvrtc import NvrtcOptions
-from ._producers import current_stream, producer_of
+from ._nvrtc_options import NvrtcOptions
+from ._producers import producer_of
 from ._resources import ResourceGuard
-from ._runtime import Allocation, LoadedImage, Runtime, RuntimeIdentity, runtime_of
-from ._stream import StreamRef, resolve
+from ._runtime import Allocation, LoadedImage, Runtime, RuntimeIdentity
+from ._spans import copied_nbytes, note_write, overlaps_itself, require_span
+from ._stream import StreamRef
 from ._tensors import (
     MAX_BYTES,
     DeviceBytes,
@@ -134,7 +129,8 @@ class Session(_core.SessionCore):
         Raises `RuntimeStateError` for another device, `LayoutError`, `DTypeError`, `ValidationError` for a state that
         has no raw form.
         """
-        return self._checked(x, TensorRef, False, strided)
+        ref: TensorRef = self._checked(x, TensorRef, False, strided)
+        return ref
 
     def tensor_mut(self, x: object, *, strided: bool = False) -> TensorMut:
         """Return a checked reference that kernels may write through.
@@ -142,14 +138,9 @@ class Session(_core.SessionCore):
         Raises as `tensor` does, and `ValidationError` for read-only memory, a `jax.Array`, a leaf that requires grad;
         `LayoutError` where elements of `x` overlap each other.
         """
-        ref = self._checked(x, TensorMut, True, strided)
-        if not ref.is_contiguous and _overlaps_itself(ref):
-            raise LayoutError(
-                f"tensor_mut must get elements that do not overlap, got shape {ref.shape} with strides {ref.strides}. "
-                "Write to a copy",
-                op="tensor_mut",
-                actual=ref.strides,
-            )
+        ref: TensorMut = self._checked(x, TensorMut, True, strided)
+        if not ref.is_contiguous and overlaps_itself(ref):
+            raise overlap_error(ref, "tensor_mut")
         return ref
 
     def _checked(self, x: object, cls: type[Any], writable: bool, strided: bool) -> Any:
@@ -157,14 +148,9 @@ class Session(_core.SessionCore):
         refusal, ref = self._reference(x, writable, strided, cls)
         if refusal == "OK":
             return ref
-        if writable and refusal in ("LAYOUT", "READ_ONLY") and _overlaps_itself(ref):
-            raise LayoutError(
-                f"tensor_mut must get elements that do not overlap, got shape {ref.shape} with strides {ref.strides}. "
-                "Write to a copy",
-                op=op,
-                actual=ref.strides,
-            )
-        raise _reference_error(refusal, self, x, ref, op)
+        if writable and refusal in ("LAYOUT", "READ_ONLY") and overlaps_itself(ref):
+            raise overlap_error(ref, "tensor_mut")
+        raise reference_error(refusal, self, x, ref, op)
 
     def alloc_output(self, shape: Sequence[int] | int, dtype: object, *, like: object = None) -> Any:
         """Return an uninitialised compact tensor on this device, to be written by kernels.
@@ -230,33 +216,11 @@ class Session(_core.SessionCore):
         overlap, `LayoutError` for a strided tensor.
         """
         self._require_ready("copy_bytes")
-        for name, span in (("dst", dst), ("src", src)):
-            self._require_span(name, span, "copy_bytes")
-        count = src.nbytes if nbytes is None else nbytes
-        for name, span in (("dst", dst), ("src", src)):
-            _require_room(name, span, count)
-        if isinstance(dst, TensorRef) and not isinstance(dst, TensorMut):
-            raise ValidationError("dst must be writable, got a TensorRef. Pass `s.tensor_mut(x)`", op="copy_bytes", argument="dst")
-        if dst.read_only:
-            raise read_only_error(dst, "dst", "copy_bytes")
-        if count and dst._address < src._address + count and src._address < dst._address + count:
-            raise AliasError(f"dst must not overlap src within {count} bytes, got overlapping spans", op="copy_bytes", argument="dst")
+        count = copied_nbytes(self, dst, src, nbytes)
         if count:
             self._runtime.device.copy(dst._address, src._address, count, self.stream_handle)
             self._keep((dst.owner, src.owner))
-            _note_write(dst)
-
-    def _require_span(self, name: str, span: Any, op: str) -> None:
-        if not isinstance(span, (DeviceBytes, TensorRef)):
-            raise SignatureError(
-                f"{name} must be a DeviceBytes or tensor reference, got {type(span).__name__}", op=op, argument=name
-            )
-        if span.session is not self:
-            raise RuntimeStateError(
-                f"{name} must be a reference of this session, got one of another session", op=op, argument=name
-            )
-        if isinstance(span, TensorRef) and not span.is_contiguous:
-            raise layout_error(span, name, op)
+            note_write(dst)
 
     def download_tensor(self, x: object) -> np.ndarray[Any, np.dtype[Any]]:
         """Wait for the stream and return the tensor's values as a new NumPy array.
@@ -266,7 +230,7 @@ class Session(_core.SessionCore):
         """
         ref = x if isinstance(x, TensorRef) else self.tensor(x)
         self._require_ready("download_tensor")
-        self._require_span("x", ref, "download_tensor")
+        require_span(self, "x", ref, "download_tensor")
         self._refuse_capture("download_tensor")
         name = ref.dtype.name
         out = np.empty(ref.shape, name if hasattr(np, name) else f"uint{ref.dtype.bits * ref.dtype.lanes}")
@@ -311,13 +275,13 @@ class Session(_core.SessionCore):
         runtime = self._runtime
         loaded = runtime.images.get((source, options))
         if loaded is None:
-            loaded = self._load("compile_nvrtc", lambda: runtime.device.compile(source, options))
+            loaded = self._load("compile_nvrtc", lambda: runtime.device.compile(source, options), parameter_names(source))
             runtime.images.put((source, options), loaded)
         return Module._make(loaded)
 
-    def _load(self, op: str, load: Callable[[], Image]) -> LoadedImage:
+    def _load(self, op: str, load: Callable[[], Image], names: Mapping[str, tuple[str, ...]] | None = None) -> LoadedImage:
         self._refuse_capture(op)
-        return LoadedImage(self._runtime, load())
+        return LoadedImage(self._runtime, load(), names or {})
 
     def prepare(self, function: Function, config: LaunchConfig, args: Sequence[object]) -> PreparedLaunch:
         """Check a launch now and return it to be repeated; enqueues nothing.
@@ -371,127 +335,5 @@ class Session(_core.SessionCore):
         return f"<Session on {self.device}, {'open' if self.open else 'closed'}>"
 
 
-def _note_write(dst: DeviceBytes | TensorMut) -> None:
-    """Tell the producer that its tensor was written, as a launch does."""
-    producer = producer_of(type(dst.owner)) if isinstance(dst, TensorMut) else None
-    if producer is not None and producer.tracks_writes:
-        producer.wrote(dst.owner)
-
-
-def _require_room(name: str, span: DeviceBytes | TensorRef, count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= span.nbytes:
-        raise ValidationError(
-            f"nbytes must be between 0 and the {span.nbytes} bytes of {name}, got {count!r}",
-            op="copy_bytes",
-            argument="nbytes",
-            actual=count,
-        )
-
-
 def _first_non_ascii(text: bytes) -> int:
     return next(index for index, byte in enumerate(text) if byte > 127)
-
-
-def _overlaps_itself(ref: TensorRef) -> bool:
-    """Return whether two elements may share memory: some axis steps over less than the axes inside it span."""
-    axes = sorted((abs(step), extent) for step, extent in zip(ref.strides, ref.shape, strict=True) if extent > 1)
-    reach = 0
-    for step, extent in axes:
-        if step <= reach:
-            return True
-        reach += step * (extent - 1)
-    return False
-
-
-def _reference_error(refusal: str, session: Session, x: object, ref: Any, op: str) -> TenferroError:
-    subject = "tensor"
-    if refusal == "DEVICE":
-        return device_error(session, ref, subject, op)
-    if refusal == "READ_ONLY":
-        return read_only_error(x, subject, op)
-    if refusal == "LAYOUT":
-        return layout_error(ref, subject, op)
-    if refusal == "NULL_DATA":
-        return null_data_error(x, subject, op)
-    if refusal == "BAD_DTYPE":
-        return bad_dtype_error(ref, subject, op)
-    return LayoutError(f"tensor must have an extent that 63-bit addresses can span, got shape {ref.shape}", op=op)
-
-
-def session(device: object = None, *, stream: object = None, like: object = None) -> Session:
-    """Open a session: capture a device context and an execution stream for this thread.
-
-    Args:
-        device: ``"cuda"``, ``"cuda:1"``, ``"cpu"`` or a `torch.device`; by default that of `like`, else the first GPU,
-            else the CPU device.
-        stream: a stream object (`__cuda_stream__`, torch, CuPy, numba, cuda.core, `StreamRef`).  By default the
-            current stream of the framework that owns `like`, else a stream of our own.
-        like: any tensor; says device and framework.
-
-    Raises `ValidationError` for contradictions, bare ints, or a stream of another device; `UnsupportedError` without a
-    driver.
-
-    Example:
-        >>> import numpy as np, tenferro_interop as tfi
-        >>> x = np.zeros(4, "f4")
-        >>> with tfi.session(like=x) as s:
-        ...     fill = s.compile_nvrtc('extern "C" __global__ void fill(float* x, float v) { x[threadIdx.x] = v; }')
-        ...     s.launch(fill.function("fill"), tfi.LaunchConfig(1, 4), [x, 2.0])
-        >>> x.tolist()
-        [2.0, 2.0, 2.0, 2.0]
-    """
-    if like is not None and device is None and stream is None:
-        opened: Session | None = _core.open_like(like, Session)
-        if opened is not None:
-            return opened
-    kind, ordinal = _device(device, like)
-    runtime = runtime_of(kind, ordinal)
-    if kind == "cpu":
-        if stream is not None:
-            raise ValidationError("stream must be None for the CPU device, got a stream", op="session", argument="stream")
-        return Session._open(runtime, StreamRef.from_handle(0))
-    if stream is not None:
-        captured = resolve(stream)
-        runtime.device.check_stream(captured.handle)
-        return Session._open(runtime, captured)
-    handle = None if like is None else current_stream(like, ordinal)
-    if handle is None:
-        return Session._open(runtime, StreamRef.from_handle(runtime.take_stream()), own_stream=True)
-    return Session._open(runtime, StreamRef.from_handle(handle))
-
-
-def _device(device: object, like: object) -> tuple[str, int]:
-    """Return (kind, ordinal) from what the caller said."""
-    named = None if device is None else _parse(device)
-    found = None if like is None else _device_of(like)
-    if named is not None and found is not None and (named[0] != found[0] or (named[1] not in (None, found[1]))):
-        raise ValidationError(
-            f"device must be where `like` lives, got {device} and {found[0]}:{found[1]}", op="session", argument="device"
-        )
-    if found is not None:
-        return found
-    if named is not None:
-        return named[0], named[1] or 0
-    return ("cuda", 0) if device_count() else ("cpu", 0)
-
-
-def _parse(device: object) -> tuple[str, int | None]:
-    kind, index = getattr(device, "type", None), getattr(device, "index", None)
-    if isinstance(device, str):
-        kind, _, text = device.partition(":")
-        index = int(text) if text.isdecimal() else None if not text else -1
-    if kind not in ("cpu", "cuda") or (isinstance(index, int) and index < 0):
-        raise ValidationError(
-            f"device must be 'cpu', 'cuda' or 'cuda:N', got {device!r}", op="session", argument="device", actual=device
-        )
-    return kind, index if kind == "cuda" and isinstance(index, int) else None
-
-
-def _device_of(like: object) -> tuple[str, int]:
-    device_type, ordinal = _core.device_of(like)
-    if device_type in (_core.DL_CUDA, _core.DL_CUDA_MANAGED):
-        return "cuda", ordinal
-    if device_type in (_core.DL_CPU, _core.DL_CUDA_HOST):
-        return "cpu", 0
-    raise ValidationError(f"like must be a CPU or CUDA tensor, got DLPack device type {device_type}", op="session", argument="like")
-

@@ -213,7 +213,7 @@ class DeviceTensor(_core.DeviceArray):
         asks for no ordering, None means the legacy default.  Raises `ExportError` (a BufferError) for another device.
         """
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            return self._export_to(tuple(dl_device), copy, max_version)
+            return self._export_to((dl_device[0], dl_device[1]), copy, max_version)
         source = self._copied() if copy else self
         source._order_for(stream)
         return source._capsule(max_version is not None and max_version[0] >= 1, bool(copy))

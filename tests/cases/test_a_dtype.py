@@ -58,14 +58,14 @@ def test_case_001_bool_tensor_fits_bool_pointer(session: tfi.Session, device: st
 @pytest.mark.parametrize("c_type", ["unsigned char", "signed char", "char"])
 @FRAMEWORKS
 def test_case_001_bool_tensor_is_not_an_integer(session: tfi.Session, device: str, framework: str, c_type: str):
-    with refused(session, tfi.DTypeError, argument="x", index=0, actual="bool"):
+    with refused(session, tfi.DTypeError, index=0, actual="bool"):
         session.launch(reader(session, c_type), ONE, [make(framework, device, "bool")])
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @FRAMEWORKS
 def test_case_001_integer_tensor_is_not_bool(session: tfi.Session, device: str, framework: str, dtype: str):
-    with refused(session, tfi.DTypeError, argument="x", expected="bool", actual=dtype):
+    with refused(session, tfi.DTypeError, index=0, expected="bool", actual=dtype):
         session.launch(reader(session, "bool"), ONE, [make(framework, device, dtype)])
 
 
@@ -114,7 +114,7 @@ def test_case_003_bfloat16_fits_its_pointer(session: tfi.Session, device: str, f
 @pytest.mark.parametrize("c_type", ["unsigned short", "float"])
 @FRAMEWORKS
 def test_case_003_bfloat16_fits_no_other_pointer(session: tfi.Session, device: str, framework: str, c_type: str):
-    with refused(session, tfi.DTypeError, argument="x", actual="bfloat16"):
+    with refused(session, tfi.DTypeError, index=0, actual="bfloat16"):
         session.launch(reader(session, c_type), ONE, [make(framework, device, "bfloat16")])
 
 
@@ -212,7 +212,7 @@ def test_case_007_complex_fits_the_vector_of_its_parts(session: tfi.Session, dev
 
 @pytest.mark.parametrize("c_type", ["float", "double", "double2", "float4", "long long"])
 def test_case_007_complex_fits_nothing_else(session: tfi.Session, device: str, c_type: str):
-    with refused(session, tfi.DTypeError, argument="x", actual="complex64"):
+    with refused(session, tfi.DTypeError, index=0, actual="complex64"):
         session.launch(reader(session, c_type), ONE, [make("torch", device, "complex64")])
 
 
@@ -227,7 +227,7 @@ def test_case_009_jax_array_narrowed_on_the_way_in_is_refused_by_a_wide_kernel(
 ):
     with jax.default_device(jax.devices(device)[0]):
         x = jnp.asarray(jax.dlpack.from_dlpack(np.zeros(3, wide)) if device == "cpu" else np.zeros(3, wide))
-    with refused(session, tfi.DTypeError, argument="x", expected=wide, actual=narrow):
+    with refused(session, tfi.DTypeError, index=0, expected=wide, actual=narrow):
         session.launch(reader(session, c_type), ONE, [x])
 
 

@@ -16,7 +16,8 @@ FORMS = {
     "__global__ void k(int* o) { int64_t a = 1; *o = a; }",
     "<stdint.h>": "#include <stdint.h>\n__global__ void k(int32_t* o) { *o = 1; }",
     "C headers": "#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n#include <math.h>\n"
-    "#include <assert.h>\n#include <float.h>\n#include <time.h>\n__global__ void k(int* o) { assert(M_PI > 3); *o = abs(-1); }",
+    "#include <assert.h>\n#include <float.h>\n#include <time.h>\n"
+    "__global__ void k(int* o) { assert(M_PI > 3); *o = abs(-1); }",
     "C++ headers": "#include <type_traits>\n#include <cmath>\n#include <limits>\n#include <cstdint>\n"
     "__global__ void k(int* o) { *o = std::is_same<int, int>::value && std::sqrt(4.f) == 2 "
     "&& std::numeric_limits<int>::max() > 0; }",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .._nvrtc import NvrtcOptions
+    from .._nvrtc_options import NvrtcOptions
     from .._signature import Signature
 
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 from .. import _core
 from .._errors import BackendError, UnsupportedError
 from .._image_cache import directory as cache_directory
-from .._nvrtc import NvrtcOptions
+from .._nvrtc_options import NvrtcOptions
 from .._signature import Signature, from_words
 from . import Limits, LoadedKernel
 from .cpu_compiler import HostImage, compile_image
@@ -73,7 +73,7 @@ class CpuDevice:
             source,
             std=options.std,
             include_paths=options.include_paths,
-            defines=dict(options.defines),
+            defines={name: None if value is None else str(value) for name, value in dict(options.defines).items()},
             extra=options.extra,
             name_expressions=options.name_expressions,
             check=options.check,

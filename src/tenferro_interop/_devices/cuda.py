@@ -6,7 +6,8 @@ from typing import Any
 
 from .. import _core
 from .._errors import RuntimeStateError, ValidationError
-from .._nvrtc import NvrtcOptions, compile_cached
+from .._nvrtc import compile_cached
+from .._nvrtc_options import NvrtcOptions
 from . import Limits
 from .cuda_driver import call, current, device_count, driver, failure, relaxed
 from .cuda_image import CudaImage, check_cubin, load_image, uses_grid_sync

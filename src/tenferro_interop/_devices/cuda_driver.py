@@ -37,7 +37,8 @@ def driver() -> ModuleType:
     missing = _core.load_driver()
     if missing is not None:
         raise UnsupportedError(f"the NVIDIA driver must offer {missing}, got none. Update the driver", op="session")
-    return bindings
+    module: ModuleType = bindings
+    return module
 
 
 @functools.cache

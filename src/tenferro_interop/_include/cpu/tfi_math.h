@@ -63,8 +63,10 @@ TFI_INLINE float scalbn(float x, int n) { return scalbnf(x, n); }
 TFI_INLINE float frexp(float x, int* n) { return frexpf(x, n); }
 TFI_INLINE float modf(float x, float* whole) { return modff(x, whole); }
 // A template, since <cstdlib> brings functions of these types that would clash with functions of ours.
-template <class T>
-TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, long>::value || tfi_cpu::same<T, long long>::value, T>::type abs(T x) {
+template <class T> TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, long>::value, T>::type abs(T x) {
+  return x < 0 ? -x : x;
+}
+template <class T> TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, long long>::value, T>::type abs(T x) {
   return x < 0 ? -x : x;
 }
 template <class T> TFI_INLINE typename tfi_cpu::enable<tfi_cpu::same<T, float>::value, T>::type abs(T x) {

@@ -86,7 +86,8 @@ template <auto F> using words_of = word_table<typename tfi_signature::of<decltyp
 template <auto F> constexpr bool has_unknown_pointers() {
   for (tfi_u64 i = 0; i < words_of<F>::count; i += 2) {
     tfi_u64 head = words_of<F>::values[i], kind = head >> 40 & 15, element = words_of<F>::values[i + 1] & 255;
-    if ((kind == 2 && (head & 0xffffffffu) >= sizeof(void*)) || (kind == 1 && (element == 253 || element == 255))) return true;
+    bool is_structure = kind == 2 && (head & 0xffffffffu) >= sizeof(void*);
+    if (is_structure || (kind == 1 && (element == 253 || element == 255))) return true;
   }
   return false;
 }
