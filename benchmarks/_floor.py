@@ -11,7 +11,8 @@ from pathlib import Path
 SOURCE = r"""
 #include <stdint.h>
 #include <time.h>
-typedef int (*launch_t)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+typedef int (*launch_t)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                        void**);
 long long loop(launch_t launch, void* kernel, void* stream, const uint64_t* values, int count, int repeats) {
   struct timespec a, b;
   clock_gettime(CLOCK_MONOTONIC, &a);

@@ -61,7 +61,9 @@ def cupy(x: Any, y: Any, stream: int) -> dict[str, Launch]:
     cp.cuda.ExternalStream(stream).use()
     return {
         "CuPy RawKernel, CuPy arrays": lambda: kernel((1,), (ELEMENTS,), (a, cx, cy, n)),
-        "CuPy RawKernel, torch tensors": lambda: kernel((1,), (ELEMENTS,), (a, cp.from_dlpack(x), cp.from_dlpack(y), n)),
+        "CuPy RawKernel, torch tensors": lambda: kernel(
+            (1,), (ELEMENTS,), (a, cp.from_dlpack(x), cp.from_dlpack(y), n)
+        ),
     }
 
 
@@ -107,15 +109,19 @@ def tvm_ffi(x: Any, y: Any, stream: int) -> dict[str, Launch]:
     """Return a wrapper compiled by apache-tvm-ffi."""
     from tvm_ffi import cpp
 
-    source = """
+    source = (
+        """
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/c_env_api.h>
-""" + _BODY + """
+"""
+        + _BODY
+        + """
 void axpy(double a, tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
   cudaStream_t s = static_cast<cudaStream_t>(TVMFFIEnvGetStream(x.device().device_type, x.device().device_id));
   axpy_k<<<1, 256, 0, s>>>((float)a, (const float*)x.data_ptr(), (float*)y.data_ptr(), (int)x.size(0));
 }
 """
+    )
     module = cpp.load_inline("axpy_module", cuda_sources=source, functions=["axpy"])
     return {"tvm-ffi compiled wrapper": lambda: module.axpy(2.0, x, y)}
 
@@ -125,14 +131,18 @@ def torch_extension(x: Any, y: Any, stream: int) -> dict[str, Launch]:
     from torch.utils.cpp_extension import load_inline
 
     os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")
-    source = """
+    source = (
+        """
 #include <torch/extension.h>
 #include <c10/cuda/CUDAStream.h>
-""" + _BODY + """
+"""
+        + _BODY
+        + """
 void axpy(double a, torch::Tensor x, torch::Tensor y) {
   axpy_k<<<1, 256, 0, c10::cuda::getCurrentCUDAStream()>>>(a, x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
 }
 """
+    )
     declared = "void axpy(double a, torch::Tensor x, torch::Tensor y);"
     module = load_inline("axpy_extension", cpp_sources=declared, cuda_sources=source, functions=["axpy"])
     return {"torch C++ extension": lambda: module.axpy(2.0, x, y)}

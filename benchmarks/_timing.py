@@ -29,7 +29,9 @@ class Timing:
         return {name: round(value, 1) for name, value in asdict(self).items()}
 
 
-def per_call(call: Callable[[], object], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:
+def per_call(
+    call: Callable[[], object], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS
+) -> Timing:
     """Time `call` in batches; `drain` waits for the device between them, untimed."""
     for _ in range(8):
         call()
@@ -55,7 +57,9 @@ def beside(call: Callable[[], object], floor: Callable[[int], int], drain: Calla
     return {**Timing.of(mine).as_dict(), "floor": statistics.median(theirs), "ratio": statistics.median(ratios)}
 
 
-def per_batch(run: Callable[[int], int], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:
+def per_batch(
+    run: Callable[[int], int], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS
+) -> Timing:
     """Time a loop that runs elsewhere, in C, and reports its own nanoseconds for a whole batch."""
     run(batch)
     drain()

@@ -1,4 +1,4 @@
-"""What does one checked launch cost the host, beside a bare C loop and the peers?  (Not: what the kernel costs the GPU.)"""
+"""What does one checked launch cost the host, beside a C loop and the peers?  (Not: what the kernel costs the GPU.)"""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def run(results: dict[str, dict[str, float]], *, with_peers: bool = True) -> Non
             _run_peers(results, x, y, s.stream_handle, axpy.handle_value, floor)
 
 
-def _axpy(results: Any, s: tfi.Session, axpy: tfi.Function, config: tfi.LaunchConfig, x: Any, y: Any, floor: Floor) -> None:
+def _axpy(
+    results: Any, s: tfi.Session, axpy: tfi.Function, config: tfi.LaunchConfig, x: Any, y: Any, floor: Floor
+) -> None:
     drain = torch.cuda.synchronize
     slots = [float_slot(2.0), x.data_ptr(), y.data_ptr(), ELEMENTS]
     handle, stream = axpy.handle_value, s.stream_handle

@@ -48,6 +48,11 @@ cdef const tfi_dl_exchange* exchange_api_of(tp):
     return NULL
 
 
+cdef bint speaks_protocol(obj):
+    """Return whether an object exports itself although its type does not: the array interface may be set on an instance."""
+    return hasattr(obj, "__dlpack__") or hasattr(obj, "__cuda_array_interface__")
+
+
 cdef TypeEntry make_entry(tp):
     cdef TypeEntry entry = TypeEntry()
     producer = resolve_type(tp)

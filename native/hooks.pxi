@@ -1,6 +1,7 @@
 # The Python functions that the core calls on its slow paths, set once by the package.
 
 cdef object explain = None        # (code, index, session, function, config, args) -> exception
+cdef object place = None          # (error, index, session, function, args) -> exception
 cdef object resolve_type = None   # (type) -> producer | None
 cdef object refuse_import = None  # (code, object, facts) -> exception
 cdef object typed_scalar = None   # (object) -> KernelArg | None
@@ -24,10 +25,11 @@ REFUSALS = (
 )
 
 
-def install_hooks(*, explain_launch, producer_of, explain_import, scalar_of):
+def install_hooks(*, explain_launch, place_error, producer_of, explain_import, scalar_of):
     """Set the Python side of the slow paths."""
-    global explain, resolve_type, refuse_import, typed_scalar
-    explain, resolve_type, refuse_import, typed_scalar = explain_launch, producer_of, explain_import, scalar_of
+    global explain, place, resolve_type, refuse_import, typed_scalar
+    explain, place, resolve_type = explain_launch, place_error, producer_of
+    refuse_import, typed_scalar = explain_import, scalar_of
 
 
 def load_driver():

@@ -84,8 +84,15 @@ cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, in
             return READ_ONLY
         writes = writes or (p.access == ACCESS_UNKNOWN and not memory.read_only)
         add_span(packing, <char*>memory.address_, <char*>memory.address_ + memory.nbytes, index, writes)
+        session.hold(memory.owner)
         return OK
     tensor = <TensorRef>memory
+    if tensor.managed is not None:
+        session.hold(tensor.managed)
+    elif session.device_type != TFI_DL_CPU and tensor.entry.direct:
+        session._meet_producer(tensor.owner, tensor.entry)
+    else:
+        session.hold(tensor.owner)
     if writes and not tensor.writable:
         return WRITE_THROUGH_REF
     view.dtype, view.nbytes, view.data, view.numel = tensor.dtype_, tensor.nbytes, <char*>tensor.address_, tensor.nbytes
@@ -162,7 +169,7 @@ cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, 
     if obj is None:
         return NULL_ARGUMENT
     entry = entry_of(obj)
-    if not entry.is_tensor:
+    if not entry.is_tensor and not speaks_protocol(obj):
         return KIND
     return pack_tensor(obj, entry, p, packing, index, session)
 
@@ -180,6 +187,15 @@ cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* p
             session._follow_array(array)
         session.hold(array.owner)
     return refusal
+
+
+cdef inline bint runs_python(obj):
+    """Whether importing an argument runs code that is not ours: a producer's `__dlpack__`."""
+    if PyFloat_CheckExact(obj) or PyLong_CheckExact(obj) or obj is None or isinstance(obj, (bool, TypedArgument)):
+        return False
+    if isinstance(obj, (MemoryRef, DeviceArray)):
+        return False
+    return not entry_of(obj).direct
 
 
 cdef Refusal pack_one(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:

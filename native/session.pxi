@@ -188,7 +188,11 @@ cdef class SessionCore:
         if refusal == OK:
             refusal = self.admit(function, config, args)
         if refusal == OK:
-            refusal = self.run(<Kernel>function, <LaunchShape>config, args, &index)
+            try:
+                refusal = self.run(<Kernel>function, <LaunchShape>config, args, &index)
+            except Exception as error:
+                self.held = None
+                raise place(error, index, self, function, args)
         if refusal != OK:
             self.held = None
             raise explain(refusal, index, self, function, config, args)
@@ -255,15 +259,39 @@ cdef class SessionCore:
         for i in range(count):
             p = &ANYTHING if kernel.parameter_count < 0 else &kernel.parameters[i]
             obj = <object>(PyList_GET_ITEM_ptr(args, i) if is_list else PyTuple_GET_ITEM_ptr(args, i))
-            refusal = pack_one(obj, p, packing, <int>i, self)
+            index[0] = <int>i
+            if runs_python(obj):
+                if is_list:  # the code may change it
+                    args, is_list = tuple(args), False
+                    self.hold(args)
+                refusal = self.pack_slowly(obj, p, packing, <int>i)
+            else:
+                refusal = pack_one(obj, p, packing, <int>i, self)
             if refusal != OK:
-                index[0] = <int>i
                 return refusal
+        index[0] = -1
         if kernel.writes_any and not kernel.may_alias:
             index[0] = find_alias(packing.spans, packing.span_count)
             if index[0] >= 0:
                 return ALIAS
         return OK
+
+    cdef Refusal pack_slowly(self, obj, const Parameter* p, Packing* packing, int index) except RAISED:
+        """Pack an argument whose import runs Python code, which may launch on this very session meanwhile."""
+        cdef list held = self.held
+        cdef const tfi_dl_exchange* met = self.met
+        cdef int foreign_count = self.foreign_count
+        cdef void* foreign[FOREIGN_STREAMS]
+        cdef Refusal refusal
+        memcpy(foreign, self.foreign, sizeof(foreign))
+        self.held = None
+        refusal = pack_one(obj, p, packing, index, self)
+        memcpy(self.foreign, foreign, sizeof(foreign))
+        self.foreign_count, self.met = foreign_count, met
+        if held is not None:
+            held.extend(self.held or ())
+            self.held = held
+        return refusal
 
     cdef Refusal enqueue(self, Kernel kernel, LaunchShape shape, Packing* packing) except RAISED:
         if self.device_type == TFI_DL_CPU:
@@ -484,7 +512,7 @@ cdef class SessionCore:
             tensor = &(<DeviceArray>obj).tensor
             if (<DeviceArray>obj).stream_handle != self.stream_handle:
                 self._follow_array(<DeviceArray>obj)
-        elif not entry.is_tensor:
+        elif not entry.is_tensor and not speaks_protocol(obj):
             raise refuse_import("producer", obj, None)
         else:
             slot = vet(obj, entry, writable)
@@ -493,7 +521,8 @@ cdef class SessionCore:
                 tensor = &borrowed
                 if self.device_type != TFI_DL_CPU:
                     self.foreign_count, self.met, self.held = 0, NULL, None
-                    self._meet_producer(obj, entry)  # the launch that uses it asks again
+                    self._meet_producer(obj, entry)
+                    self.held = None  # the reference holds `obj`, and the launch that uses it asks again
             else:
                 managed = import_object(obj, entry, self, &ordered)
                 tensor = managed.tensor()

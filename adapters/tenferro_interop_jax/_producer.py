@@ -39,11 +39,13 @@ class JaxProducer(tfi.Producer):
         )
 
     def explain(self, tensor: Any, error: Exception) -> Exception | None:
-        """Name deleted arrays, arrays that are spread over several devices, and element types DLPack has no word for."""
+        """Name deleted arrays, arrays spread over several devices, and element types DLPack has no word for."""
         if not isinstance(tensor, jax.Array):
             return None
         if tensor.is_deleted():
-            return tfi.RuntimeStateError("JAX array must be alive, got a deleted or donated one", op="tensor", actual="deleted")
+            return tfi.RuntimeStateError(
+                "JAX array must be alive, got a deleted or donated one", op="tensor", actual="deleted"
+            )
         count = len(tensor.sharding.device_set)
         if count > 1:
             return tfi.ValidationError(

@@ -2,8 +2,8 @@
 
 PyTorch's accessors cost more than a launch's whole budget of checks, and its C++ headers would tie the build to one
 release.  So the offsets are found by comparing known tensors with their memory, once per process; every word is read
-through the kernel, so a wrong guess cannot crash.  Where anything is not found unambiguously there is no layout, and the
-exchange API and the accessors are used.
+through the kernel, so a wrong guess cannot crash.  Where anything is not found unambiguously there is no layout, and
+the exchange API and the accessors are used.
 """
 
 from __future__ import annotations
@@ -149,7 +149,14 @@ def _find_storage(impl: _Impl) -> tuple[int, int, int]:
 def _find_extents(impl: _Impl) -> tuple[int, int]:
     """Find the storage offset, and the number of axes, which extents and strides follow."""
     cube, line = torch.zeros(4, 5, 6), torch.zeros(50)
-    tensors = [cube[1:, 2:], cube[2, 1], line[7:], line[3:30:2], torch.zeros(2, 3, 2, 3, 2)[1:], torch.zeros(2, 1, 3, 1, 2, 2)[1:]]
+    tensors = [
+        cube[1:, 2:],
+        cube[2, 1],
+        line[7:],
+        line[3:30:2],
+        torch.zeros(2, 3, 2, 3, 2)[1:],
+        torch.zeros(2, 1, 3, 1, 2, 2)[1:],
+    ]
     memories = impl(tensors)
     offset = _find(tensors, memories, 8, lambda t, m, at: _word(m, at) == t.storage_offset())
     return offset, _find(tensors, memories, 8, _holds_extents)

@@ -37,13 +37,18 @@ class TorchProducer(tfi.Producer):
         return (torch.Tensor, torch.nn.Parameter)
 
     def check(self, tensor: Any, write: bool) -> None:
-        """Refuse transform wrappers, fake and meta tensors, lazy bits, layouts without strides, and grad-recording writes.
+        """Refuse transform wrappers, fake and meta tensors, lazy bits, layouts without strides, recorded writes.
 
         Raises `ValidationError`, `DTypeError` for sub-byte types, `UnsupportedError` inside transforms.
         """
         if _is_wrapped(tensor) or _is_fake(tensor):
             _refuse_traced(tensor)
-        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.device.type == "meta":
+        if (
+            tensor.layout is not torch.strided
+            or tensor.is_nested
+            or tensor.is_quantized
+            or tensor.device.type == "meta"
+        ):
             _refuse_layout(tensor)
         if tensor.is_neg() or (tensor.is_complex() and tensor.is_conj()) or torch._is_zerotensor(tensor):
             _refuse_lazy(tensor)

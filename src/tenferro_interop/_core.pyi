@@ -12,6 +12,7 @@ REFUSALS: tuple[str, ...]
 def install_hooks(
     *,
     explain_launch: Callable[..., Exception],
+    place_error: Callable[..., Exception],
     producer_of: Callable[[type], Any],
     explain_import: Callable[[str, Any, Any], Exception],
     scalar_of: Callable[[object], TypedArgument | None],

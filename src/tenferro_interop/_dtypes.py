@@ -56,6 +56,4 @@ _NAMES: dict[tuple[int, int], str] = {
     (POINTER, 64): "pointer",
 }
 
-BY_NAME: dict[str, DType] = {
-    name: DType(*key) for key, name in _NAMES.items() if key[0] < POINTER and key[1] % 8 == 0
-}
+BY_NAME: dict[str, DType] = {name: DType(*key) for key, name in _NAMES.items() if key[0] < POINTER and key[1] % 8 == 0}

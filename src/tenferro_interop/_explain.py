@@ -23,7 +23,9 @@ def explain_launch(
 
 
 def _closed(case: Case) -> TenferroError:
-    return case.error(RuntimeStateError, "session must be open, got a closed one. Open a new one with `tfi.session(...)`")
+    return case.error(
+        RuntimeStateError, "session must be open, got a closed one. Open a new one with `tfi.session(...)`"
+    )
 
 
 def _wrong_thread(case: Case) -> TenferroError:
@@ -189,3 +191,12 @@ _TEXTS: dict[str, Callable[[Case], TenferroError]] = {
     "CLOSE_ORDER": _close_order,
     "CONTEXT_LOST": _context_lost,
 }
+
+
+def place_error(error: Exception, index: int, session: Any, function: Any, args: Sequence[object]) -> Exception:
+    """Say which argument of which kernel an import error is about."""
+    if isinstance(error, TenferroError) and error.op in ("tensor", "tensor_mut") and index >= 0:
+        case = Case(index, session, function, None, args)
+        error.args = (f"{case.subject}: {error.args[0]}",)
+        error.__dict__.update(case.facts, op="launch")
+    return error

@@ -17,6 +17,7 @@ from ._errors import (
     TenferroError,
     ValidationError,
 )
+from ._explain_import import device_error
 from ._signature import Parameter
 from ._tensors import TensorRef
 
@@ -25,7 +26,7 @@ def reference_error(refusal: str, session: Any, x: object, ref: Any, op: str) ->
     """Return the error for a tensor that may not become a reference."""
     subject = "tensor"
     if refusal == "DEVICE":
-        return device_error(session, ref, subject, op)
+        return device_error(session, ref.device, subject, op)
     if refusal == "READ_ONLY":
         return read_only_error(x, subject, op)
     if refusal == "LAYOUT":
@@ -78,7 +79,10 @@ def _scalar_range(case: Case) -> TenferroError:
     parameter = case.parameter
     declared = parameter.c_name if parameter else "the declared type"
     return case.error(
-        ScalarRangeError, f"{case.subject} must fit {declared}, got {case.value!r}", expected=declared, actual=case.value
+        ScalarRangeError,
+        f"{case.subject} must fit {declared}, got {case.value!r}",
+        expected=declared,
+        actual=case.value,
     )
 
 
@@ -127,21 +131,7 @@ def _null(case: Case) -> TenferroError:
 
 
 def _device(case: Case) -> TenferroError:
-    return device_error(case.session, measure(case), case.subject, case.op, **case.facts)
-
-
-def device_error(session: Any, ref: Any, subject: str, op: str, **facts: Any) -> RuntimeStateError:
-    """Return the error for a tensor that lives elsewhere."""
-    here = session.runtime.name
-    hint = "Copy it there first" if here == "cpu" else f"Move it with its framework, or open `tfi.session({ref.device!r})`"
-    return RuntimeStateError(
-        f"{subject} must be on {here}, got {ref.device}. {hint}",
-        op=op,
-        expected=here,
-        actual=ref.device,
-        device=ref.device,
-        **{"argument": subject, **facts},
-    )
+    return device_error(case.session, measure(case).device, case.subject, case.op, **case.facts)
 
 
 def _dtype(case: Case) -> TenferroError:

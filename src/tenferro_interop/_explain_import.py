@@ -28,14 +28,12 @@ def explain_import(what: str, obj: Any, detail: Any) -> Exception:
         return RuntimeStateError(f"{made} must come from {where}, got a direct construction", op=op)
     if what == "device":
         session, declared = detail
-        where = device_name(*declared)
-        return RuntimeStateError(
-            f"tensor must be on {session.runtime.name}, got {where}", op="tensor", actual=where, device=where
-        )
+        return device_error(session, device_name(*declared), "tensor", "tensor")
     if what == "export":
         return _export_refused(obj, name, *detail)
     texts = {
-        "producer": f"tensor must offer __dlpack__ or __cuda_array_interface__, got {name}. A scalar is passed as a number",
+        "producer": f"tensor must offer __dlpack__ or __cuda_array_interface__, got {name}. "
+        "A scalar is passed as a number",
         "capsule": f"__dlpack__ of {name} must return an unused DLPack capsule, got {_capsule_text(detail)}",
         "version": f"DLPack major version of {name} must be 1, got {detail}",
         "device_mismatch": f"__dlpack_device__ of {name} and its capsule must agree on the device type, got {detail}",
@@ -43,6 +41,20 @@ def explain_import(what: str, obj: Any, detail: Any) -> Exception:
     }
     cls = SignatureError if what in ("producer", "capsule", "device_query") else ValidationError
     return cls(texts[what], op="tensor", actual=name)
+
+
+def device_error(session: Any, where: str, subject: str, op: str, **facts: Any) -> RuntimeStateError:
+    """Return the error for a tensor that lives elsewhere."""
+    here = session.runtime.name
+    hint = "Copy it there first" if here == "cpu" else f"Move it with its framework, or open `tfi.session({where!r})`"
+    return RuntimeStateError(
+        f"{subject} must be on {here}, got {where}. {hint}",
+        op=op,
+        expected=here,
+        actual=where,
+        device=where,
+        **{"argument": subject, **facts},
+    )
 
 
 def _capsule_text(answer: object) -> str:

@@ -19,7 +19,9 @@ def _extent(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     """Return three positive extents from an int or from one to three ints."""
     parts = list(value) if isinstance(value, Iterable) else [value]
     if not 1 <= len(parts) <= 3:
-        raise ValidationError(f"{name} must have one to three extents, got {len(parts)}", op="LaunchConfig", argument=name)
+        raise ValidationError(
+            f"{name} must have one to three extents, got {len(parts)}", op="LaunchConfig", argument=name
+        )
     out = [_count(f"{name}.{axis}", part, name) for axis, part in zip("xyz", parts, strict=False)]
     if 0 in out:
         raise ValidationError(
@@ -48,7 +50,10 @@ def _count(what: str, value: object, argument: str) -> int:
     number = _int(what, value, argument)
     if not 0 <= number <= UINT32_MAX:
         raise ValidationError(
-            f"{what} must be between 0 and {UINT32_MAX}, got {number}", op="LaunchConfig", argument=argument, actual=number
+            f"{what} must be between 0 and {UINT32_MAX}, got {number}",
+            op="LaunchConfig",
+            argument=argument,
+            actual=number,
         )
     return number
 
@@ -161,7 +166,7 @@ def _complex(name: str, layout: str, value: complex) -> bytes:
 
 
 class KernelArg(_core.TypedArgument):
-    """A kernel argument with an exact type: for kernels of unknown signature, structs, null pointers and non-native widths.
+    """A kernel argument with an exact type: for kernels of unknown signature, structs, null pointers, other widths.
 
     The constructors copy the value's bytes.  `ScalarRangeError` where the number does not fit.
 
@@ -211,7 +216,8 @@ class KernelArg(_core.TypedArgument):
             data = value.tobytes() if hasattr(value, "tobytes") else memoryview(value).tobytes()
         except TypeError:
             raise SignatureError(
-                f"KernelArg.struct must be given bytes, a ctypes structure or a NumPy record, got {type(value).__name__}",
+                "KernelArg.struct must be given bytes, a ctypes structure or a NumPy record, got "
+                f"{type(value).__name__}",
                 op="KernelArg",
                 argument="value",
                 actual=value,
@@ -227,8 +233,7 @@ class KernelArg(_core.TypedArgument):
 
 _NUMPY_KINDS = {"i": INT, "u": UINT, "f": FLOAT, "c": COMPLEX, "b": BOOL, "V": STRUCT}
 _EXTENSION_FLOATS = {"bfloat16": (BFLOAT, 16), "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8)}
-_CTYPES_KINDS = {"b": INT, "h": INT, "i": INT, "l": INT, "q": INT, "B": UINT, "H": UINT, "I": UINT, "L": UINT, "Q": UINT,
-                 "f": FLOAT, "d": FLOAT, "?": BOOL}  # fmt: skip
+_CTYPES_KINDS = {**dict.fromkeys("bhilq", INT), **dict.fromkeys("BHILQ", UINT), "f": FLOAT, "d": FLOAT, "?": BOOL}
 
 
 def scalar_of(value: object) -> KernelArg | None:

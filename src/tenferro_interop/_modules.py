@@ -32,7 +32,9 @@ class Function(_core.Kernel):
     limits: Limits
 
     def __init__(self) -> None:
-        raise RuntimeStateError("Function must come from `module.function(name)`, got a direct construction", op="function")
+        raise RuntimeStateError(
+            "Function must come from `module.function(name)`, got a direct construction", op="function"
+        )
 
     @classmethod
     def _make(cls, loaded: LoadedImage, kernel: LoadedKernel, signature: Signature | None, may_alias: bool) -> Function:
@@ -74,7 +76,8 @@ class Function(_core.Kernel):
         limits, device = self.limits, self.runtime.name
         if self.runtime.device.kind == "cpu":
             return UnsupportedError, (
-                "clusters, cooperative and programmatic launches are not supported on the CPU device. Use a plain launch"
+                "clusters, cooperative and programmatic launches are not supported on the CPU device. Use a plain "
+                "launch"
             )
         if limits.cluster is not None and config.cluster != limits.cluster:
             return ValidationError, (
@@ -107,8 +110,8 @@ def _parameters(signature: Signature | None) -> list[tuple[int, int, int, int, i
 class PreparedLaunch(_core.PreparedCore):
     """A launch that was checked once and can be repeated; made by `Session.prepare`.
 
-    Calling it enqueues on the stream of the calling thread's innermost session, so that it is captured rightly into CUDA
-    graphs.  It keeps its tensors alive; they must not be resized between calls.
+    Calling it enqueues on the stream of the calling thread's innermost session, so that it is captured rightly into
+    CUDA graphs.  It keeps its tensors alive; they must not be resized between calls.
 
     Example:
         >>> import numpy as np, tenferro_interop as tfi
@@ -125,14 +128,16 @@ class PreparedLaunch(_core.PreparedCore):
     __slots__ = ("__weakref__",)
 
     def __init__(self) -> None:
-        raise RuntimeStateError("PreparedLaunch must come from `Session.prepare`, got a direct construction", op="prepare")
+        raise RuntimeStateError(
+            "PreparedLaunch must come from `Session.prepare`, got a direct construction", op="prepare"
+        )
 
 
 class Module:
-    """A loaded image.  Made by `Session.compile_nvrtc`, `load_ptx` and `load_cubin`; usable in every session of its device.
+    """A loaded image; usable in every session of its device.
 
-    Stays loaded while the module or one of its functions is referenced and work may use it; `close()` only refuses
-    further use.
+    Made by `Session.compile_nvrtc`, `load_ptx` and `load_cubin`.  Stays loaded while the module or one of its functions
+    is referenced and work may use it; `close()` only refuses further use.
 
     Example:
         >>> import tenferro_interop as tfi
@@ -173,7 +178,9 @@ class Module:
         """
         self._require_open()
         if not isinstance(name, str) or "\0" in name:
-            raise ValidationError(f"symbol must be a str without NUL, got {name!r}", op="module.function", argument="symbol")
+            raise ValidationError(
+                f"symbol must be a str without NUL, got {name!r}", op="module.function", argument="symbol"
+            )
         key = (name, signature, may_alias)
         function = self._functions.get(key)
         if function is None:
@@ -197,7 +204,7 @@ class Module:
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
         return BackendError(
             f"kernel {name!r} must be in the module, got one with {sorted(known)}.{hint} A C++ kernel without "
-            "extern \"C\" has a mangled name, a template needs `NvrtcOptions(name_expressions=(\"k<float>\",))`",
+            'extern "C" has a mangled name, a template needs `NvrtcOptions(name_expressions=("k<float>",))`',
             op="module.function",
             name="CUDA_ERROR_NOT_FOUND",
             code=500,
@@ -218,13 +225,16 @@ class Module:
         """Return the module."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close."""
         self.close()
 
     def __repr__(self) -> str:
         """Return the device and the kernels."""
-        return f"<Module on {self._loaded.runtime.name}: {', '.join(self._loaded.image.names()) if self._open else 'closed'}>"
+        state = ", ".join(self._loaded.image.names()) if self._open else "closed"
+        return f"<Module on {self._loaded.runtime.name}: {state}>"
 
 
 def _named(signature: Signature | None, names: tuple[str, ...]) -> Signature | None:
@@ -246,7 +256,7 @@ def _require_agreement(name: str, declared: Signature, actual: Signature) -> Non
             actual=str(declared),
         )
     for index, (mine, theirs) in enumerate(zip(declared.parameters, actual.parameters, strict=True)):
-        same_kind = theirs.kind == "unknown" or mine.kind == theirs.kind
+        same_kind = theirs.kind in {"unknown", mine.kind}
         same_type = theirs.kind == "unknown" or mine.dtype == theirs.dtype
         if mine.size != theirs.size or not same_kind or not same_type:
             raise SignatureError(

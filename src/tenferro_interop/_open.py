@@ -41,7 +41,9 @@ def session(device: object = None, *, stream: object = None, like: object = None
     runtime = runtime_of(kind, ordinal)
     if kind == "cpu":
         if stream is not None:
-            raise ValidationError("stream must be None for the CPU device, got a stream", op="session", argument="stream")
+            raise ValidationError(
+                "stream must be None for the CPU device, got a stream", op="session", argument="stream"
+            )
         return Session._open(runtime, StreamRef.from_handle(0))
     if stream is not None:
         captured = resolve(stream)
@@ -87,4 +89,6 @@ def _device_of(like: object) -> tuple[str, int]:
         return "cuda", ordinal
     if device_type in (_core.DL_CPU, _core.DL_CUDA_HOST):
         return "cpu", 0
-    raise ValidationError(f"like must be a CPU or CUDA tensor, got DLPack device type {device_type}", op="session", argument="like")
+    raise ValidationError(
+        f"like must be a CPU or CUDA tensor, got DLPack device type {device_type}", op="session", argument="like"
+    )

@@ -117,7 +117,7 @@ class _NumPy(Producer):
 
     def needs_check(self, tp: type) -> bool:
         """Look at subclasses only; NumPy itself refuses the element types without a raw form."""
-        return tp.__name__ == "MaskedArray"
+        return any(cls.__name__ == "MaskedArray" for cls in tp.__mro__)
 
     def check(self, tensor: Any, write: bool) -> None:
         """Refuse masked arrays: the mask would be lost."""
@@ -134,7 +134,8 @@ class _NumPy(Producer):
             return _broken_strides(tensor)
         fix = "" if dtype.isnative else ". Pass `x.astype(x.dtype.newbyteorder('='))`"
         return DTypeError(
-            f"NumPy element type must be a native bool, integer, float or complex, got {dtype}: {str(error).rstrip('.')}{fix}",
+            f"NumPy element type must be a native bool, integer, float or complex, got {dtype}: "
+            f"{str(error).rstrip('.')}{fix}",
             op="tensor",
             actual=str(dtype),
         )

@@ -36,7 +36,9 @@ class ResourceGuard(Generic[T]):
     _entry: _Entry | None = None
 
     def __init__(self) -> None:
-        raise RuntimeStateError("ResourceGuard must come from `Session.resource`, got a direct construction", op="resource")
+        raise RuntimeStateError(
+            "ResourceGuard must come from `Session.resource`, got a direct construction", op="resource"
+        )
 
     @classmethod
     def _hold(cls, entry: _Entry) -> ResourceGuard[T]:
@@ -65,7 +67,9 @@ class ResourceGuard(Generic[T]):
         """Return the resource."""
         return self.value
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Release."""
         self.release()
 

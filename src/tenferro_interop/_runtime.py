@@ -235,7 +235,7 @@ def runtime_of(kind: str, ordinal: int) -> Runtime:
 
 
 def _open_device(kind: str, ordinal: int) -> Device:
-    # Each device is loaded when it is first asked for: a user of one needs neither the other's compiler nor cuda-python.
+    # Loaded when first asked for: who uses one device needs neither the other's compiler nor cuda-python.
     if kind == "cpu":
         from ._devices.cpu import CpuDevice
 
@@ -247,4 +247,3 @@ def _open_device(kind: str, ordinal: int) -> Device:
     from ._devices.cuda import CudaDevice
 
     return CudaDevice(ordinal)
-

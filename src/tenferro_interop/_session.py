@@ -11,7 +11,7 @@ from . import _core
 from ._cuda_source import parameter_names
 from ._devices import Image
 from ._errors import BackendError, RuntimeStateError, ValidationError
-from ._explain import explain_launch
+from ._explain import explain_launch, place_error
 from ._explain_arguments import overlap_error, reference_error
 from ._explain_import import explain_import
 from ._launch import LaunchConfig, scalar_of
@@ -36,7 +36,7 @@ from ._tensors import (
 T = TypeVar("T")
 
 _core.install_hooks(
-    explain_launch=explain_launch, producer_of=producer_of, explain_import=explain_import, scalar_of=scalar_of
+    explain_launch=explain_launch, place_error=place_error, producer_of=producer_of, explain_import=explain_import, scalar_of=scalar_of
 )
 
 
@@ -189,7 +189,9 @@ class Session(_core.SessionCore):
         self._require_ready("alloc_bytes")
         if isinstance(nbytes, bool) or not isinstance(nbytes, int) or not 0 <= nbytes <= MAX_BYTES:
             raise ValidationError(
-                f"nbytes must be a non-negative int of at most 63 bits, got {nbytes!r}", op="alloc_bytes", argument="nbytes"
+                f"nbytes must be a non-negative int of at most 63 bits, got {nbytes!r}",
+                op="alloc_bytes",
+                argument="nbytes",
             )
         allocation = Allocation(self._runtime, nbytes, self.stream_handle, self.stream)
         return DeviceBytes._make(self, allocation.address, nbytes, allocation)
@@ -270,16 +272,22 @@ class Session(_core.SessionCore):
         self._require_ready("compile_nvrtc")
         if not isinstance(source, str) or "\0" in source:
             what = "a NUL" if isinstance(source, str) else type(source).__name__
-            raise ValidationError(f"source must be a str without NUL, got {what}", op="compile_nvrtc", argument="source")
+            raise ValidationError(
+                f"source must be a str without NUL, got {what}", op="compile_nvrtc", argument="source"
+            )
         options = options or NvrtcOptions()
         runtime = self._runtime
         loaded = runtime.images.get((source, options))
         if loaded is None:
-            loaded = self._load("compile_nvrtc", lambda: runtime.device.compile(source, options), parameter_names(source))
+            loaded = self._load(
+                "compile_nvrtc", lambda: runtime.device.compile(source, options), parameter_names(source)
+            )
             runtime.images.put((source, options), loaded)
         return Module._make(loaded)
 
-    def _load(self, op: str, load: Callable[[], Image], names: Mapping[str, tuple[str, ...]] | None = None) -> LoadedImage:
+    def _load(
+        self, op: str, load: Callable[[], Image], names: Mapping[str, tuple[str, ...]] | None = None
+    ) -> LoadedImage:
         self._refuse_capture(op)
         return LoadedImage(self._runtime, load(), names or {})
 

@@ -27,7 +27,8 @@ class StreamRef:
 
     def __init__(self) -> None:
         raise RuntimeStateError(
-            "StreamRef must come from `Session.stream` or `StreamRef.from_handle`, got a direct construction", op="stream"
+            "StreamRef must come from `Session.stream` or `StreamRef.from_handle`, got a direct construction",
+            op="stream",
         )
 
     @classmethod
@@ -38,7 +39,9 @@ class StreamRef:
         stream (2), which names another stream in every thread.
         """
         if isinstance(handle, bool) or not isinstance(handle, int) or not 0 <= handle < 2**64:
-            raise ValidationError(f"stream handle must be a non-negative int, got {handle!r}", op="stream", actual=handle)
+            raise ValidationError(
+                f"stream handle must be a non-negative int, got {handle!r}", op="stream", actual=handle
+            )
         if handle == PER_THREAD_DEFAULT:
             raise UnsupportedError(
                 "stream must be the same in every thread, got the per-thread default stream (2). Create a stream and "

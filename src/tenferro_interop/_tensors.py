@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core
 from ._dtypes import BY_NAME, DType
-from ._errors import DTypeError, ExportError, RuntimeStateError, ValidationError
+from ._errors import DTypeError, ExportError, LayoutError, RuntimeStateError, ValidationError
 from ._runtime import Allocation, Runtime, runtime_of
 
 MAX_BYTES = 2**63 - 1
@@ -157,7 +157,7 @@ class DeviceBytes(_core.MemoryRef):
 
 
 class DeviceTensor(_core.DeviceArray):
-    """A tensor of our own that any framework takes over without copy: `torch.from_dlpack(t)`, `cupy.from_dlpack(t)`, ...
+    """A tensor of our own that any framework takes over without copy, by its `from_dlpack(t)`.
 
     Made by `Session.alloc_output`; compact row-major, uninitialised; may outlive its session.  Exports order the
     consumer's stream after the work enqueued so far.
@@ -169,10 +169,14 @@ class DeviceTensor(_core.DeviceArray):
     _runtime: Runtime
 
     def __init__(self) -> None:
-        raise RuntimeStateError("DeviceTensor must come from `Session.alloc_output`, got a direct construction", op="alloc_output")
+        raise RuntimeStateError(
+            "DeviceTensor must come from `Session.alloc_output`, got a direct construction", op="alloc_output"
+        )
 
     @classmethod
-    def _make(cls, runtime: Runtime, allocation: Allocation, shape: tuple[int, ...], dtype: DType, stream: Any) -> DeviceTensor:
+    def _make(
+        cls, runtime: Runtime, allocation: Allocation, shape: tuple[int, ...], dtype: DType, stream: Any
+    ) -> DeviceTensor:
         self = cls.__new__(cls)
         self._describe(allocation.address, shape, *dtype, runtime.device_type, runtime.device_id, allocation, stream)
         self._dtype = dtype
@@ -243,13 +247,17 @@ class DeviceTensor(_core.DeviceArray):
         """Let the consumer's stream wait for what ours holds now; the host never waits."""
         if self._runtime.device.kind == "cpu":
             if stream is not None and stream != -1:
-                raise ExportError(f"stream must be None for host memory, got {stream!r}", op="__dlpack__", argument="stream")
+                raise ExportError(
+                    f"stream must be None for host memory, got {stream!r}", op="__dlpack__", argument="stream"
+                )
             return
         if stream == -1:
             return
         if stream == 0 or (stream is not None and (not isinstance(stream, int) or stream < -1)):
             raise ExportError(
-                f"stream must be None, -1, 1, 2 or a stream's address, got {stream!r}", op="__dlpack__", argument="stream"
+                f"stream must be None, -1, 1, 2 or a stream's address, got {stream!r}",
+                op="__dlpack__",
+                argument="stream",
             )
         consumer = 1 if stream is None else stream
         if consumer != self.stream_handle and not (consumer == 1 and self.stream_handle == 0):
@@ -309,6 +317,13 @@ def from_array_interface(obj: Any) -> tuple[object, int | None]:
 
 def _element_strides(strides: Sequence[int] | None, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     if strides is not None:
+        if any(stride % itemsize for stride in strides):
+            raise LayoutError(
+                f"__cuda_array_interface__ strides must be whole elements of {itemsize} bytes, got {strides} bytes",
+                op="tensor",
+                argument="strides",
+                actual=tuple(strides),
+            )
         return tuple(stride // itemsize for stride in strides)
     out: list[int] = []
     step = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from collections.abc import Collection, Sequence
 from ctypes import c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Final
@@ -26,7 +27,7 @@ __all__ = [
 
 ALL_KEYWORDS: Final = ("stream", "max_version", "dl_device", "copy")
 COMPACT: Final = "compact"
-_BUFFER_LIMIT = 1 << 20
+_BUFFER_LIMIT = 1 << 14
 
 
 class DLDevice(ctypes.Structure):
@@ -98,15 +99,21 @@ class _Export:
 
 
 _new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, c_char_p, c_void_p)(("PyCapsule_New", ctypes.pythonapi))
-_capsule_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
+_capsule_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 
-# Exports whose deleter may still be called, by address: a consumer may outlive the producer.
-_exports: dict[int, _Export] = {}
+# By address of the struct: exports whose deleter must still come, for a consumer may outlive the producer, and those
+# whose deleter has come, to notice a second time.
+_live: dict[int, _Export] = {}
+_deleted: weakref.WeakValueDictionary[int, _Export] = weakref.WeakValueDictionary()
 
 
-_deleter = ctypes.CFUNCTYPE(None, c_void_p)(lambda managed: _exports[managed].delete())
+def _delete(address: int) -> None:
+    export = _live.pop(address, None) or _deleted[address]
+    _deleted[address] = export
+    export.delete()
+
+
+_deleter = ctypes.CFUNCTYPE(None, c_void_p)(_delete)
 _DELETER_ADDRESS = ctypes.cast(_deleter, c_void_p).value
 
 
@@ -223,7 +230,7 @@ class FakeProducer:
             return self._exported[0].capsule
         export = _Export(self._managed(), self._name, (self.buffer, self._shape, self._strides))
         export.scribble = self._scribble
-        _exports[ctypes.addressof(export.managed)] = export
+        _live[ctypes.addressof(export.managed)] = export
         self._exported.append(export)
         return export.capsule
 

@@ -299,9 +299,7 @@ BAD = {
 @pytest.mark.parametrize("use", EVERY_USE)
 @pytest.mark.parametrize("version", [None, (1, 3)])
 @pytest.mark.parametrize("fault", BAD)
-def test_case_035_every_refused_tensor_is_given_back_once(
-    cpu_session: tfi.Session, fault: str, version: Any, use: Use
-):
+def test_case_035_every_refused_tensor_is_given_back_once(cpu_session: tfi.Session, fault: str, version: Any, use: Use):
     fake = FakeProducer(**{"version": (1, 3) if fault == "version" else version, **BAD[fault]})
     with pytest.raises(tfi.TenferroError) as caught:
         use(cpu_session, fake)

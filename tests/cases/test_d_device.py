@@ -12,6 +12,7 @@ import torch
 from support import EVERY_USE, READING, Use, copied, refused, still_launches
 
 import tenferro_interop as tfi
+from tenferro_interop._tensors import from_array_interface
 from tenferro_interop.testing import FakeProducer
 
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13
@@ -46,6 +47,35 @@ class Interface:
 def test_case_043_array_interface_is_refused_on_the_cpu(cpu_session: tfi.Session, use: Use):
     with refused(cpu_session, tfi.RuntimeStateError):
         use(cpu_session, Interface(np.zeros(4, "f4").ctypes.data))
+
+
+@pytest.mark.parametrize(
+    ("change", "cls"),
+    [
+        ({"typestr": ">f4"}, tfi.DTypeError),
+        ({"typestr": "<M8"}, tfi.DTypeError),
+        ({"typestr": "|V8"}, tfi.DTypeError),
+        ({"mask": object()}, tfi.ValidationError),
+        ({"strides": (6,)}, tfi.LayoutError),
+    ],
+)
+def test_case_043_array_interface_without_a_raw_form_is_refused(change: Any, cls: type[tfi.TenferroError]):
+    x = Interface(0)
+    x.__cuda_array_interface__ |= change
+    with pytest.raises(cls) as caught:
+        from_array_interface(x)
+    assert type(caught.value) is cls
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stream", [None, 1])
+def test_case_043_array_interface_is_read_on_a_gpu(stream: int | None):
+    x = torch.arange(4.0, device="cuda")
+    wrapped = Interface(x.data_ptr())
+    wrapped.__cuda_array_interface__["stream"] = stream
+    torch.cuda.synchronize()
+    with tfi.session("cuda") as s:
+        assert copied(s, wrapped, 4) == [0, 1, 2, 3]
 
 
 HOST = [

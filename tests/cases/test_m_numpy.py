@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype"),
     pytest.mark.filterwarnings("ignore:Sparse CSR tensor support"),
     pytest.mark.filterwarnings("ignore:.*quantize_per_tensor"),
-    pytest.mark.filterwarnings("ignore:.*TypedStorage is deprecated"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script"),
 ]
 
 

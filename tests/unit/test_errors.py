@@ -121,7 +121,7 @@ GPU_TEXTS: dict[str, tuple[Callable[[tfi.Session], Any], type[tfi.TenferroError]
         r"load_cubin: cubin must be a whole ELF64 or fatbin image, got 8 bytes starting b'no i'\. Pass the .*",
     ),
     "bad PTX": (
-        lambda s: s.load_ptx("garbage"),
+        lambda s: s.load_ptx(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { nonsense; }"),
         tfi.BackendError,
         r"load_ptx: the driver reported CUDA_ERROR_INVALID_PTX \(218\): .*",
     ),

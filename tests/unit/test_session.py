@@ -496,18 +496,20 @@ def test_context_pushed_and_left_inside_is_reported():
 
 
 @pytest.mark.gpu
-def test_launch_on_the_default_stream_after_another_context_is_current():
+def test_launch_on_the_default_stream_works_without_a_current_context():
     x = torch.zeros(4, device="cuda")
+    from cuda.bindings import driver
+
     with tfi.session(like=x) as s:
         add_one(s, x)
-        from cuda.bindings import driver
-
-        driver.cuCtxPushCurrent(driver.CUcontext(0))
+        primary = current_context()
+        driver.cuCtxSetCurrent(driver.CUcontext(0))
         try:
             add_one(s, x)
+            during = current_context()
         finally:
-            driver.cuCtxPopCurrent()
-    assert x.tolist() == [2.0] * 4
+            driver.cuCtxSetCurrent(driver.CUcontext(primary))
+    assert (during, x.tolist()) == (0, [2.0] * 4)
 
 
 # Processes

@@ -392,8 +392,7 @@ def test_refused_launch_says_so_and_the_next_one_works(
     before = session.launch_count
     with pytest.raises(cls) as error:
         session.launch(function, config, args)
-    assert type(error.value) is cls
-    assert error.value.op == ("tensor" if case == "tensor elsewhere" and device == "cpu" else "launch")
+    assert (type(error.value), error.value.op) == (cls, "launch")
     assert session.launch_count == before
     x = torch.zeros(6, device=device)
     session.launch(kernels.function("fill"), ONE_BLOCK, [x, 2.0, 6])

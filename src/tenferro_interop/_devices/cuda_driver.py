@@ -63,7 +63,9 @@ def failure(op: str, status: Any, *, log: str = "", **facts: object) -> BackendE
     """Return the error for a failed driver call."""
     code, name, text = describe(status)
     tail = f"\n{log.strip()}" if log.strip() else ""
-    return BackendError(f"the driver reported {name} ({code}): {text}{tail}", op=op, code=code, name=name, log=log, **facts)
+    return BackendError(
+        f"the driver reported {name} ({code}): {text}{tail}", op=op, code=code, name=name, log=log, **facts
+    )
 
 
 def call(op: str, result: tuple[Any, ...]) -> Any:
@@ -88,8 +90,10 @@ def current(context: int) -> Iterator[None]:
 def relaxed() -> Iterator[None]:
     """Allow calls that a capture elsewhere in the process would forbid; none of ours touches a captured stream."""
     bindings = driver()
-    mode = call("capture_mode", bindings.cuThreadExchangeStreamCaptureMode(
-        bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    mode = call(
+        "capture_mode",
+        bindings.cuThreadExchangeStreamCaptureMode(bindings.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED),
+    )
     try:
         yield
     finally:
