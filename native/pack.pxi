@@ -45,7 +45,7 @@ cdef Refusal pack_value(obj, const Parameter* p, Packing* packing, int index, Se
     if p.kind == SCALAR:
         refusal = store_number(obj, p.dtype, &packing.slots[index])
         packing.pointers[index] = &packing.slots[index]
-        if refusal != KIND or PyFloat_CheckExact(obj) or PyLong_CheckExact(obj) or isinstance(obj, bool):
+        if refusal != KIND or isinstance(obj, bool):
             return refusal
     typed = typed_scalar(obj)
     if typed is None:
@@ -158,8 +158,6 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
 cdef Refusal pack_pointer(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """A pointer parameter."""
     cdef TypeEntry entry
-    if Py_TYPE(obj) == hot_type and (<TypeEntry>hot_entry).direct:
-        return pack_tensor(obj, <TypeEntry>hot_entry, p, packing, index, session)
     if isinstance(obj, MemoryRef):
         return pack_ref(<MemoryRef>obj, p, packing, index, session)
     if isinstance(obj, TypedArgument):
@@ -187,6 +185,21 @@ cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* p
             session._follow_array(array)
         session.hold(array.owner)
     return refusal
+
+
+cdef inline bint is_plain(obj, const Parameter* p) noexcept:
+    """Whether an argument is what most are: a number for a scalar, or a tensor of the type looked up last."""
+    if p.kind == POINTER:
+        return Py_TYPE(obj) == hot_type and (<TypeEntry>hot_entry).direct
+    return p.kind == SCALAR and (PyFloat_CheckExact(obj) or PyLong_CheckExact(obj))
+
+
+cdef inline Refusal pack_plain(obj, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
+    """Pack what `is_plain` says is so."""
+    if p.kind == POINTER:
+        return pack_tensor(obj, <TypeEntry>hot_entry, p, packing, index, session)
+    packing.pointers[index] = &packing.slots[index]
+    return store_number(obj, p.dtype, &packing.slots[index])
 
 
 cdef inline bint runs_python(obj):

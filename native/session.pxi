@@ -185,7 +185,7 @@ cdef class SessionCore:
         if type(args) is not tuple and (type(args) is not list or self.device_type == TFI_DL_CPU):
             args = tuple(args)
         refusal = self.ready()
-        if refusal == OK:
+        if refusal == OK and not self.admitted_before(<PyObject*>function, <PyObject*>config, args):
             refusal = self.admit(function, config, args)
         if refusal == OK:
             try:
@@ -196,6 +196,14 @@ cdef class SessionCore:
         if refusal != OK:
             self.held = None
             raise explain(refusal, index, self, function, config, args)
+
+    cdef inline bint admitted_before(self, PyObject* function, PyObject* config, args) noexcept:
+        """Whether this is the last launch's kernel with a geometry that it has passed with."""
+        cdef Kernel kernel
+        if self.launch_count == 0 or self.recent[(self.launch_count - 1) % RECENT_LAUNCHES] != function:
+            return False
+        kernel = <Kernel>function
+        return <PyObject*>kernel.checked == config and not kernel.closed and kernel.parameter_count == len(args)
 
     cdef Refusal admit(self, function, config, args) except RAISED:
         cdef Kernel kernel
@@ -260,7 +268,9 @@ cdef class SessionCore:
             p = &ANYTHING if kernel.parameter_count < 0 else &kernel.parameters[i]
             obj = <object>(PyList_GET_ITEM_ptr(args, i) if is_list else PyTuple_GET_ITEM_ptr(args, i))
             index[0] = <int>i
-            if runs_python(obj):
+            if is_plain(obj, p):
+                refusal = pack_plain(obj, p, packing, <int>i, self)
+            elif runs_python(obj):
                 if is_list:  # the code may change it
                     args, is_list = tuple(args), False
                     self.hold(args)

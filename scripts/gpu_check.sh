@@ -54,7 +54,7 @@ step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -m "not gpu
 for example in quickstart rmsnorm_softmax image_filter; do
   step "example-$example" 25 "$python" "examples/$example.py" --device cuda --out "$out/examples"
 done
-[ -e benchmarks/__main__.py ] && step benchmarks 100 "$python" -m benchmarks --out "$out"
+[ -e benchmarks/__main__.py ] && step benchmarks 170 "$python" -m benchmarks --out "$out"
 
 for log in example-rmsnorm_softmax benchmarks; do
   [ -e "$out/$log.log" ] && printf '\n## %s\n\n```text\n%s\n```\n' "$log" "$(tail -n 60 "$out/$log.log")" >>"$summary"

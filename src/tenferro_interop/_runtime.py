@@ -127,12 +127,26 @@ class Runtime(_core.RuntimeCore):
             waiting, self._in_flight = self._in_flight, []
             finished: list[list[object]] = []
             for event, owners in waiting:
-                if not self.failed and self.device.is_done(event):
+                if self._is_done(event):
                     self._idle_events.append(event)
                     finished.append(owners)
                 else:
                     self._in_flight.append((event, owners))
+            if self.failed:
+                self._leaked.append(self._in_flight)
+                self._in_flight = []
         finished.clear()  # outside the lock: an owner's deleter may come back here
+
+    def _is_done(self, event: int) -> bool:
+        """Ask the driver; where it answers with an earlier fault, the context is lost and the fault is logged."""
+        if self.failed:
+            return False
+        try:
+            return self.device.is_done(event)
+        except BackendError as error:
+            self.failed = True
+            _log.error("the context of %s is lost: %s", self.name, error)
+            return False
 
     @property
     def in_flight(self) -> int:

@@ -36,7 +36,11 @@ from ._tensors import (
 T = TypeVar("T")
 
 _core.install_hooks(
-    explain_launch=explain_launch, place_error=place_error, producer_of=producer_of, explain_import=explain_import, scalar_of=scalar_of
+    explain_launch=explain_launch,
+    place_error=place_error,
+    producer_of=producer_of,
+    explain_import=explain_import,
+    scalar_of=scalar_of,
 )
 
 
@@ -177,9 +181,9 @@ class Session(_core.SessionCore):
         return _core.allocate_like(type(like), shape, dtype, (self.device_type, self.device_id))
 
     def retain_tensor(self, x: object) -> DeviceBytes:
-        """Return the tensor's memory as `DeviceBytes` that keeps it alive, whatever becomes of `x`."""
+        """Return the tensor's memory as read-only `DeviceBytes` that keep it alive, whatever becomes of `x`."""
         ref = self.tensor(x)
-        return DeviceBytes._make(self, ref._address, ref.nbytes, ref, ref.read_only)
+        return DeviceBytes._make(self, ref._address, ref.nbytes, ref, True)
 
     def alloc_bytes(self, nbytes: int) -> DeviceBytes:
         """Return an uninitialised workspace; zero bytes give an empty span.

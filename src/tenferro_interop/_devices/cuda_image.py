@@ -10,7 +10,7 @@ from .._errors import BackendError, ValidationError
 from .._nvrtc import CompiledSource
 from .._signature import Signature, from_driver, from_mangled, from_ptx, merge
 from . import Limits, LoadedKernel
-from .cuda_driver import call, current, driver, failure
+from .cuda_driver import call, current, driver, failure, relaxed
 
 if TYPE_CHECKING:
     from .cuda import CudaDevice
@@ -194,7 +194,8 @@ class CudaImage:
         """Unload the library."""
         if self._open:
             self._open = False
-            call("unload", driver().cuLibraryUnload(self._library))
+            with relaxed():
+                call("unload", driver().cuLibraryUnload(self._library))
 
 
 def _parameters(kernel: Any) -> list[tuple[int, int]] | None:
