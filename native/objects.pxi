@@ -159,9 +159,8 @@ cdef class Kernel:
         self.needs_cluster, self.needs_cooperative = needs_cluster, needs_cooperative
 
     def _granted(self, unsigned nbytes):
-        """Note that the driver now allows this much dynamic shared memory; the grant only grows."""
-        if nbytes > self.shared_granted:
-            self.shared_granted = nbytes
+        """Note that the driver now allows this much dynamic shared memory."""
+        self.shared_granted = nbytes
 
     @property
     def handle_value(self):

@@ -90,7 +90,7 @@ cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, in
     if tensor.managed is not None:
         session.hold(tensor.managed)
     elif session.device_type != TFI_DL_CPU and tensor.entry.direct:
-        session._meet_producer(tensor.owner, tensor.entry)
+        meet_producer(session, tensor.owner, tensor.entry)
     else:
         session.hold(tensor.owner)
     if writes and not tensor.writable:
@@ -140,14 +140,14 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
         refusal = view_tensor(&borrowed, &view)
         view.read_only = entry.read_only
         if session.device_type != TFI_DL_CPU:
-            session._meet_producer(obj, entry)
+            meet_producer(session, obj, entry)
     else:
         managed = import_object(obj, entry, session, &ordered)
         session.hold(managed)
         refusal = view_tensor(managed.tensor(), &view)
         view.read_only = entry.read_only or managed.is_read_only()
         if not ordered:
-            session._wait_legacy_stream()
+            wait_legacy_stream(session)
     if refusal == OK:
         refusal = place_view(&view, p, packing, index, session)
     if refusal == OK and p.access == WRITES and entry.wrote is not None:
@@ -182,7 +182,7 @@ cdef Refusal pack_device_array(DeviceArray array, const Parameter* p, Packing* p
         refusal = place_view(&view, p, packing, index, session)
     if refusal == OK and session.device_type != TFI_DL_CPU:
         if array.stream_handle != session.stream_handle:
-            session._follow_array(array)
+            follow_array(session, array)
         session.hold(array.owner)
     return refusal
 

@@ -81,7 +81,7 @@ cdef class PreparedCore:
                 self.order(session)
             self.revisit(session)
             if not self.shape.is_empty:
-                refusal = session.enqueue(self.kernel, self.shape, &self.packing)
+                refusal = enqueue(session, self.kernel, self.shape, &self.packing)
                 if refusal == OK:
                     session.settle(self.kernel, self.args, &self.packing)
         if refusal != OK:
@@ -98,7 +98,7 @@ cdef class PreparedCore:
                     continue
                 entry = entry_of(obj)
                 if entry.direct:
-                    session._meet_producer(obj, entry)
+                    meet_producer(session, obj, entry)
                     break
         if self.owners is not None or session.foreign_count:
             session.hold(self)
@@ -114,7 +114,7 @@ cdef class PreparedCore:
             obj = self.args[span.argument]
             if isinstance(obj, DeviceArray):
                 if (<DeviceArray>obj).stream_handle != session.stream_handle:
-                    session._follow_array(<DeviceArray>obj)
+                    follow_array(session, <DeviceArray>obj)
             elif span.version != NULL and not isinstance(obj, MemoryRef):
                 entry = entry_of(obj)
                 vet(obj, entry, True)

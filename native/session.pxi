@@ -251,7 +251,7 @@ cdef class SessionCore:
         cdef Refusal refusal = self.pack_all(kernel, shape, args, packing, index)
         if refusal != OK or shape.is_empty:
             return refusal
-        refusal = self.enqueue(kernel, shape, packing)
+        refusal = enqueue(self, kernel, shape, packing)
         if refusal == OK:
             self.settle(kernel, args, packing)
         return refusal
@@ -303,55 +303,6 @@ cdef class SessionCore:
             self.held = held
         return refusal
 
-    cdef Refusal enqueue(self, Kernel kernel, LaunchShape shape, Packing* packing) except RAISED:
-        if self.device_type == TFI_DL_CPU:
-            return self.enqueue_cpu(kernel, shape, packing)
-        return self.enqueue_cuda(kernel, shape, packing.pointers)
-
-    cdef Refusal enqueue_cuda(self, Kernel kernel, LaunchShape shape, void** pointers) noexcept:
-        cdef void* current = self.context
-        cdef void* popped
-        cdef int status
-        if self.legacy_stream:  # the default stream belongs to whichever context is current
-            tfi_driver.context_get_current(&current)
-            if current != self.context:
-                tfi_driver.context_push(self.context)
-        if shape.plain:
-            status = tfi_driver.launch_kernel(
-                kernel.handle, shape.grid_[0], shape.grid_[1], shape.grid_[2], shape.block_[0], shape.block_[1],
-                shape.block_[2], shape.shared_bytes, <void*>self.stream_handle, pointers, NULL)
-        else:
-            status = launch_extended(kernel, shape, <void*>self.stream_handle, pointers)
-        if current != self.context:
-            tfi_driver.context_pop(&popped)
-        self.driver_status = status
-        return OK if status == 0 else DRIVER
-
-    cdef Refusal enqueue_cpu(self, Kernel kernel, LaunchShape shape, Packing* packing) except RAISED:
-        cdef tfi_cpu_launch_t launch
-        cdef char message[MESSAGE_BYTES]
-        cdef int i, status
-        cdef void* entry = kernel.handle
-        for i in range(3):
-            launch.grid[i], launch.block[i] = shape.grid_[i], shape.block_[i]
-        launch.shared_bytes, launch.args = shape.shared_bytes, packing.pointers
-        launch.check, launch.nspans, launch.spans = kernel.check, 0, NULL
-        if kernel.check:
-            launch.spans = <tfi_cpu_span*>PyMem_Malloc(sizeof(tfi_cpu_span) * (packing.span_count + 1))
-            if launch.spans == NULL:
-                raise MemoryError
-            launch.nspans = packing.span_count
-            for i in range(packing.span_count):
-                (<tfi_cpu_span*>launch.spans)[i] = tfi_cpu_span(
-                    packing.spans[i].low, packing.spans[i].high - packing.spans[i].low, packing.spans[i].argument)
-        with nogil:
-            status = tfi_cpu_launch(entry, &launch, message, MESSAGE_BYTES)
-        PyMem_Free(<void*>launch.spans)
-        if status == 0:
-            return OK
-        self.driver_status, self.message = status, message.decode("utf-8", "replace")
-        return KERNEL_FAULT
-
     cdef int settle(self, Kernel kernel, args, Packing* packing) except -1:
         """After the enqueue: count versions, close stream edges, keep what is in use."""
         cdef int i
@@ -365,7 +316,7 @@ cdef class SessionCore:
             self.held = None
             return 0
         if self.foreign_count:
-            self.return_to_producers()
+            return_to_producers(self)
         if not kernel.has_run or kernel.last_stream != self.stream_handle:
             kernel.last_stream, kernel.has_run = self.stream_handle, True
             kernel.streams[self.stream_handle] = self.stream_ref
@@ -444,110 +395,10 @@ cdef class SessionCore:
                     tell_producer(obj, entry)
         return 0
 
-    cdef int _meet_producer(self, obj, TypeEntry entry) except -1:
-        """Order this stream after the producer's current one, once a launch; nothing to do where they are the same."""
-        cdef void* stream = NULL
-        cdef int i
-        if entry.api == self.met:
-            if self.foreign_count:
-                self.hold(obj)
-            return 0
-        entry.api.current_stream(self.device_type, self.device_id, &stream)
-        self.met = entry.api
-        if <uintptr_t>stream == self.stream_handle:
-            if not entry.stream_ordered:
-                self.hold(obj)
-            return 0
-        self.wait_for(stream)
-        if self.foreign_count < FOREIGN_STREAMS:
-            self.foreign[self.foreign_count] = stream
-            self.foreign_count += 1
-        self.hold(obj)
-        return 0
-
-    cdef int wait_for(self, void* stream) except -1:
-        """Let the captured stream wait for what `stream` holds now."""
-        cdef int status
-        if self.edge_event == 0:
-            self.edge_event = self._take_event()
-        status = tfi_driver.event_record(<void*>self.edge_event, stream)
-        if status == 0:
-            status = tfi_driver.stream_wait_event(<void*>self.stream_handle, <void*>self.edge_event, 0)
-        if status != 0:
-            self.driver_status = status
-            raise explain(DRIVER, -1, self, "wait_event", None, ())
-        return 0
-
-    cdef int return_to_producers(self) except -1:
-        """Let each producer's stream wait for the launch, so that what it does next with the memory is ordered."""
-        cdef int i, status = tfi_driver.event_record(<void*>self.edge_event, <void*>self.stream_handle)
-        for i in range(self.foreign_count):
-            if status == 0:
-                status = tfi_driver.stream_wait_event(self.foreign[i], <void*>self.edge_event, 0)
-        self.foreign_count = 0
-        if status != 0:
-            self.driver_status = status
-            raise explain(DRIVER, -1, self, "wait_event", None, ())
-        return 0
-
     def _wait_stream(self, uintptr_t stream):
         """Let the captured stream wait for what another stream holds now."""
         if stream != self.stream_handle:
-            self.wait_for(<void*>stream)
-
-    cdef int _wait_legacy_stream(self) except -1:
-        if self.device_type != TFI_DL_CPU and not self.legacy_stream:
-            self.wait_for(<void*>1)
-        return 0
-
-    cdef int _follow_array(self, DeviceArray array) except -1:
-        """Order after the stream that used the array last, and make this one its stream."""
-        self.wait_for(<void*>array.stream_handle)
-        array.stream_handle, array.stream_owner = self.stream_handle, self.stream
-        return 0
-
-    def _reference(self, obj, bint writable, bint strided, cls):
-        """Build a `TensorRef` or `TensorMut`; returns (refusal name, reference or measured facts)."""
-        cdef TensorRef ref = cls.__new__(cls)
-        cdef TypeEntry entry = entry_of(obj)
-        cdef tfi_dl_tensor borrowed
-        cdef const tfi_dl_tensor* tensor
-        cdef Managed managed = None
-        cdef View view
-        cdef bint ordered = True
-        cdef Refusal refusal
-        cdef int slot
-        self._require_ready("tensor_mut" if writable else "tensor")
-        if isinstance(obj, DeviceArray):
-            tensor = &(<DeviceArray>obj).tensor
-            if (<DeviceArray>obj).stream_handle != self.stream_handle:
-                self._follow_array(<DeviceArray>obj)
-        elif not entry.is_tensor and not speaks_protocol(obj):
-            raise refuse_import("producer", obj, None)
-        else:
-            slot = vet(obj, entry, writable)
-            if entry.direct:
-                view_direct(obj, entry, slot, &borrowed)
-                tensor = &borrowed
-                if self.device_type != TFI_DL_CPU:
-                    self.foreign_count, self.met, self.held = 0, NULL, None
-                    self._meet_producer(obj, entry)
-                    self.held = None  # the reference holds `obj`, and the launch that uses it asks again
-            else:
-                managed = import_object(obj, entry, self, &ordered)
-                tensor = managed.tensor()
-                if not ordered:
-                    self._wait_legacy_stream()
-        refusal = view_tensor(tensor, &view)
-        view.read_only = entry.read_only or (managed is not None and managed.is_read_only())
-        fill_reference(ref, self, obj, entry, managed, tensor, &view, writable)
-        if refusal == OK and not on_device(&view, self):
-            refusal = DEVICE
-        elif refusal == OK and writable and view.read_only:
-            refusal = READ_ONLY
-        elif refusal == OK and not view.compact and not strided:
-            refusal = LAYOUT
-        return REFUSALS[refusal], ref
+            wait_for(self, <void*>stream)
 
 
 cdef inline int tell_producer(obj, TypeEntry entry) except -1:
@@ -555,54 +406,3 @@ cdef inline int tell_producer(obj, TypeEntry entry) except -1:
     if version_of(obj, entry) == NULL:
         entry.wrote(obj)
     return 0
-
-
-cdef int fill_reference(TensorRef ref, SessionCore session, obj, TypeEntry entry, managed, const tfi_dl_tensor* t,
-                        const View* view, bint writable) except -1:
-    cdef int axis, ndim = 0 if t.shape == NULL else t.ndim  # a refused tensor may have no shape
-    ref._point(session, <uintptr_t>view.data, view.nbytes, obj, view.read_only)
-    ref.dtype_, ref.is_contiguous = view.dtype, view.compact
-    ref.device_type, ref.device_id = view.device_type, view.device_id
-    ref.low, ref.high, ref.writable = view.low, view.high, writable
-    ref.entry, ref.managed = entry, managed
-    ref.shape = tuple([t.shape[axis] for axis in range(ndim)])
-    if t.strides != NULL:
-        ref.strides = tuple([t.strides[axis] for axis in range(ndim)])
-    else:
-        ref.strides = row_major(ref.shape)
-    return 0
-
-
-cdef tuple row_major(tuple shape):
-    strides = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
-
-
-cdef int launch_extended(Kernel kernel, LaunchShape shape, void* stream, void** pointers) noexcept nogil:
-    """Launch with attributes: clusters, cooperative, programmatic dependence."""
-    cdef tfi_cu_attribute attributes[3]
-    cdef tfi_cu_launch_config config
-    cdef int i
-    memset(attributes, 0, sizeof(attributes))
-    config.attribute_count = 0
-    for i in range(3):
-        config.grid[i], config.block[i] = shape.grid_[i], shape.block_[i]
-    config.shared_bytes, config.stream, config.attributes = shape.shared_bytes, stream, attributes
-    if shape.has_cluster:
-        attributes[config.attribute_count].id = TFI_CU_ATTR_CLUSTER
-        for i in range(3):
-            attributes[config.attribute_count].value.dim[i] = shape.cluster_[i]
-        config.attribute_count += 1
-    if shape.is_cooperative:
-        attributes[config.attribute_count].id = TFI_CU_ATTR_COOPERATIVE
-        attributes[config.attribute_count].value.flag = 1
-        config.attribute_count += 1
-    if shape.is_programmatic:
-        attributes[config.attribute_count].id = TFI_CU_ATTR_PROGRAMMATIC
-        attributes[config.attribute_count].value.flag = 1
-        config.attribute_count += 1
-    return tfi_driver.launch_kernel_ex(&config, kernel.handle, pointers, NULL)

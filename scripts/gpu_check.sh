@@ -50,7 +50,7 @@ step install 60 "$python" -m pip install --quiet --no-build-isolation --no-deps 
 step tests-gpu 130 "$python" -m pytest tests -q -p no:cacheprovider -m gpu
 workers=()
 has xdist && workers=(-n 4)
-step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -m "not gpu" --ignore=tests/meta "${workers[@]}"
+step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -p no:benchmark -m "not gpu" --ignore=tests/meta "${workers[@]}"
 for example in quickstart rmsnorm_softmax image_filter; do
   step "example-$example" 25 "$python" "examples/$example.py" --device cuda --out "$out/examples"
 done

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from . import _core
 from ._errors import TenferroError
 from ._signature import Parameter
 from ._tensors import TensorRef
@@ -56,4 +57,4 @@ def measure(case: Case) -> Any:
     """Return a strided reading of the tensor at fault, for its facts; refusals do not matter here."""
     if isinstance(case.value, TensorRef):
         return case.value
-    return case.session._reference(case.value, False, True, TensorRef)[1]
+    return _core.reference(case.session, case.value, False, True, TensorRef)[1]

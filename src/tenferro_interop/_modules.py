@@ -11,7 +11,7 @@ from . import _core
 from ._devices import Limits, LoadedKernel
 from ._errors import BackendError, RuntimeStateError, SignatureError, TenferroError, UnsupportedError, ValidationError
 from ._launch import LaunchConfig
-from ._runtime import LoadedImage, Runtime
+from ._runtime import LoadedImage
 from ._signature import Signature, from_text
 
 _KINDS = {"scalar": 0, "pointer": 1, "struct": 2, "unknown": 3}
@@ -61,12 +61,8 @@ class Function(_core.Kernel):
             loaded.in_graph = loaded.in_graph or self.in_graph
 
     def _grant_shared(self, nbytes: int) -> None:
-        """Opt in to more dynamic shared memory; under the runtime's lock, so that the grant only grows."""
-        runtime: Runtime = self.runtime
-        with runtime.lock:
-            if nbytes > self.shared_granted:
-                runtime.device.grant_shared(self.handle_value, nbytes)
-                self._granted(nbytes)
+        """Opt in to more dynamic shared memory."""
+        self._granted(self.loaded.grant_shared(self.handle_value, nbytes))
 
     def _check_mode(self, config: LaunchConfig) -> bool:
         return self._mode_problem(config) is not None

@@ -187,6 +187,19 @@ class LoadedImage:
         self.parameter_names = parameter_names
         self.streams: dict[int, object] = {}
         self.in_graph = False
+        self._shared_granted: dict[int, int] = {}
+
+    def grant_shared(self, handle: int, nbytes: int) -> int:
+        """Let a kernel use at least `nbytes` of dynamic shared memory; returns what it may use.
+
+        The driver keeps one limit for each kernel, which all its `Function`s share: it only grows.
+        """
+        with self.runtime.lock:
+            granted = self._shared_granted.get(handle, 0)
+            if nbytes > granted:
+                self.runtime.device.grant_shared(handle, nbytes)
+                granted = self._shared_granted[handle] = nbytes
+            return granted
 
     def __del__(self) -> None:
         runtime = self.runtime

@@ -149,7 +149,7 @@ class Session(_core.SessionCore):
 
     def _checked(self, x: object, cls: type[Any], writable: bool, strided: bool) -> Any:
         op = "tensor_mut" if writable else "tensor"
-        refusal, ref = self._reference(x, writable, strided, cls)
+        refusal, ref = _core.reference(self, x, writable, strided, cls)
         if refusal == "OK":
             return ref
         if writable and refusal in ("LAYOUT", "READ_ONLY") and overlaps_itself(ref):

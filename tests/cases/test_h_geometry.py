@@ -184,6 +184,14 @@ def test_case_093_a_small_launch_does_not_take_the_opt_in_back(session: tfi.Sess
         assert out.item() == 7
 
 
+def test_case_093_functions_of_one_kernel_share_its_opt_in(session: tfi.Session, device: str):
+    functions = [session.compile_nvrtc(SOURCE).function("dynamic") for _ in range(3)]
+    for function, nbytes in [*zip(functions, (100 * KIB, 60 * KIB, 80 * KIB), strict=True), (functions[0], 100 * KIB)]:
+        out = of_int(device)
+        session.launch(function, LaunchConfig(1, 1, nbytes), [out, nbytes // 4])
+        assert out.item() == 7
+
+
 def test_case_093_two_threads_with_different_needs(device: str):
     def work(nbytes: int) -> list[int]:
         seen = []

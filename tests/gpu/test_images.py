@@ -117,13 +117,19 @@ def test_ptx_signature_that_cannot_be_true_is_refused(gpu: tfi.Session, signatur
         gpu.load_ptx(PTX).function("add_one", signature=signature)
 
 
-@pytest.mark.parametrize("ptx", ["garbage", PTX.replace("%f2, %f1", "%q9, %f1"), PTX.replace("ret;", "")[:-3]])
+@pytest.mark.parametrize("ptx", [PTX.replace("%f2, %f1", "%q9, %f1"), PTX.replace("ret;", "")[:-3]])
 def test_case_109_refused_ptx_has_the_assemblers_log(gpu: tfi.Session, ptx: str):
     with pytest.raises(tfi.BackendError) as error:
         gpu.load_ptx(ptx)
     assert (error.value.op, error.value.name, error.value.code) == ("load_ptx", "CUDA_ERROR_INVALID_PTX", 218)
     assert error.value.log.strip()
     assert error.value.log.strip() in str(error.value)
+
+
+def test_case_109_text_that_is_no_ptx_is_said_to_be_none(gpu: tfi.Session):
+    with pytest.raises(tfi.BackendError, match=r"no `\.version` directive") as error:
+        gpu.load_ptx("garbage")
+    assert (error.value.op, error.value.name) == ("load_ptx", "CUDA_ERROR_INVALID_IMAGE")
 
 
 def test_case_109_bad_register_is_in_the_log(gpu: tfi.Session):

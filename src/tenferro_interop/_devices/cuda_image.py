@@ -117,6 +117,8 @@ def _load_failure(device: CudaDevice, image: bytes, op: str, status: Any, errors
     arch = image_arch(image)
     if arch is not None and arch != device.arch:
         log = f"the image is for {arch}, the device is {device.arch}. {log}"
+    if op == "load_ptx" and b".version" not in image:
+        log = f"the text is not PTX, it has no `.version` directive. {log}"
     return failure(op, status, log=log, image_arch=arch, device_arch=device.arch)
 
 
