@@ -27,6 +27,10 @@ from ._runtime import RuntimeIdentity as RuntimeIdentity
 from ._session import Session as Session
 from ._signature import Parameter as Parameter
 from ._signature import Signature as Signature
+from ._spec import KernelSpec as KernelSpec
+from ._spec import LaunchPlan as LaunchPlan
+from ._spec import TensorSpec as TensorSpec
+from ._spec_parameters import SpecParameter as SpecParameter
 from ._stream import StreamRef as StreamRef
 from ._tensors import DeviceBytes as DeviceBytes
 from ._tensors import DeviceTensor as DeviceTensor
@@ -44,7 +48,9 @@ __all__ = [
     "ExportError",
     "Function",
     "KernelArg",
+    "KernelSpec",
     "LaunchConfig",
+    "LaunchPlan",
     "LayoutError",
     "Module",
     "NvrtcOptions",
@@ -58,11 +64,13 @@ __all__ = [
     "Session",
     "Signature",
     "SignatureError",
+    "SpecParameter",
     "StreamRef",
     "TenferroError",
     "TensorLayout",
     "TensorMut",
     "TensorRef",
+    "TensorSpec",
     "UnsupportedError",
     "ValidationError",
     "session",

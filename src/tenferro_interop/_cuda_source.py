@@ -35,26 +35,28 @@ def kernel_names(source: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_kernels(_TOKEN.findall(_strip(source)))))
 
 
-def parameter_names(source: str) -> dict[str, tuple[str, ...]]:
-    """Return the parameters' names by plain kernel name; kernels of one name but several lists are left out."""
+def parameter_lists(source: str) -> dict[str, tuple[str, ...]]:
+    """Return the parameter declarations by plain kernel name; kernels of one name but several lists are left out."""
     tokens = _TOKEN.findall(_strip(source))
     found: dict[str, set[tuple[str, ...]]] = {}
     for index in (i for i, token in enumerate(tokens) if token == "__global__"):
         for opening in (i for i in range(index + 2, min(index + 24, len(tokens))) if tokens[i] == "("):
             end = _closing(tokens, opening)
             if tokens[end + 1 : end + 2] and tokens[end + 1] in _AFTER_PARAMETERS:
-                found.setdefault(tokens[opening - 1], set()).add(_last_words(tokens[opening + 1 : end]))
+                found.setdefault(tokens[opening - 1], set()).add(tuple(split(" ".join(tokens[opening + 1 : end]))))
                 break
     return {name: next(iter(lists)) for name, lists in found.items() if len(lists) == 1}
 
 
-def _last_words(tokens: list[str]) -> tuple[str, ...]:
-    """Return the last identifier of each parameter, before any array bounds; empty where there is but a type."""
-    names = []
-    for declaration in split(" ".join(tokens)):
-        words = re.sub(r"\[.*|=.*", "", declaration).split()
-        names.append(words[-1] if len(words) > 1 and _IDENTIFIER.fullmatch(words[-1]) else "")
-    return tuple(names)
+def parameter_names(source: str) -> dict[str, tuple[str, ...]]:
+    """Return the parameters' names by plain kernel name, empty for a parameter that has but a type."""
+    return {name: tuple(map(_last_word, declared)) for name, declared in parameter_lists(source).items()}
+
+
+def _last_word(declaration: str) -> str:
+    """Return the last identifier of a declaration, before any array bounds; empty where there is but a type."""
+    words = re.sub(r"\[.*|=.*", "", declaration).split()
+    return words[-1] if len(words) > 1 and _IDENTIFIER.fullmatch(words[-1]) else ""
 
 
 def included_files(source: str, directory: Path, search: Sequence[str], *, toolkit: Sequence[str] = ()) -> Headers:
