@@ -1,18 +1,16 @@
-"""The peers' way of launching axpy on two torch tensors and two scalars; each returns a callable for one launch."""
+"""The peers' way of launching axpy on two torch tensors and two scalars; each returns loops over launches."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
 from typing import Any
 
 from ._kernels import AXPY, ELEMENTS
+from ._timing import Loop, timed
 
-Launch = Callable[[], object]
 
-
-def cuda_core(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def cuda_core(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return cuda.core with bare pointers, and with a StridedMemoryView of each tensor."""
     from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
     from cuda.core.utils import StridedMemoryView
@@ -27,31 +25,28 @@ def cuda_core(x: Any, y: Any, stream: int) -> dict[str, Launch]:
     on, config = device.create_stream(Current()), LaunchConfig(grid=1, block=ELEMENTS)
     a, n = ctypes.c_float(2.0), ctypes.c_int(ELEMENTS)
 
-    def viewed() -> None:
-        views = [StridedMemoryView.from_any_interface(t, stream_ptr=-1) for t in (x, y)]
-        launch(on, config, kernel, a, views[0].ptr, views[1].ptr, n)
-
+    view = StridedMemoryView.from_any_interface
+    names = {"launch": launch, "on": on, "config": config, "kernel": kernel, "a": a, "x": x, "y": y, "n": n}
+    viewed = "launch(on, config, kernel, a, view(x, stream_ptr=-1).ptr, view(y, stream_ptr=-1).ptr, n)"
     return {
-        "cuda.core, pointers": lambda: launch(on, config, kernel, a, x.data_ptr(), y.data_ptr(), n),
-        "cuda.core, StridedMemoryView": viewed,
+        "cuda.core, pointers": timed("launch(on, config, kernel, a, x.data_ptr(), y.data_ptr(), n)", **names),
+        "cuda.core, StridedMemoryView": timed(viewed, view=view, **names),
     }
 
 
-def cuda_bindings(x: Any, y: Any, stream: int, kernel: int) -> dict[str, Launch]:
+def cuda_bindings(x: Any, y: Any, stream: int, kernel: int) -> dict[str, Loop]:
     """Return cuda.bindings' cuLaunchKernel with a parameter tuple."""
     from cuda.bindings import driver
 
     handle, on = driver.CUkernel(kernel), driver.CUstream(stream)
     types = (ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
-    def launch() -> None:
-        values = (2.0, x.data_ptr(), y.data_ptr(), ELEMENTS)
-        driver.cuLaunchKernel(handle, 1, 1, 1, ELEMENTS, 1, 1, 0, on, (values, types), 0)
-
-    return {"cuda.bindings": launch}
+    call = "launch(kernel, 1, 1, 1, n, 1, 1, 0, on, ((2.0, x.data_ptr(), y.data_ptr(), n), types), 0)"
+    names = {"launch": driver.cuLaunchKernel, "kernel": handle, "on": on, "types": types, "x": x, "y": y}
+    return {"cuda.bindings": timed(call, n=ELEMENTS, **names)}
 
 
-def cupy(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def cupy(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return CuPy's RawKernel on CuPy arrays, and on torch tensors taken over at each call."""
     import cupy as cp
 
@@ -59,30 +54,31 @@ def cupy(x: Any, y: Any, stream: int) -> dict[str, Launch]:
     cx, cy = cp.from_dlpack(x), cp.from_dlpack(y)
     a, n = cp.float32(2.0), cp.int32(ELEMENTS)
     cp.cuda.ExternalStream(stream).use()
+    names = {"kernel": kernel, "a": a, "n": n, "grid": (1,), "block": (ELEMENTS,)}
+    taken = "kernel(grid, block, (a, take(x), take(y), n))"
     return {
-        "CuPy RawKernel, CuPy arrays": lambda: kernel((1,), (ELEMENTS,), (a, cx, cy, n)),
-        "CuPy RawKernel, torch tensors": lambda: kernel(
-            (1,), (ELEMENTS,), (a, cp.from_dlpack(x), cp.from_dlpack(y), n)
-        ),
+        "CuPy RawKernel, CuPy arrays": timed("kernel(grid, block, (a, x, y, n))", x=cx, y=cy, **names),
+        "CuPy RawKernel, torch tensors": timed(taken, take=cp.from_dlpack, x=x, y=y, **names),
     }
 
 
-def torch_compile_kernel(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def torch_compile_kernel(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return torch's private `_compile_kernel`."""
     import torch
 
     kernel = torch.cuda._compile_kernel(AXPY, "axpy")
-    return {"torch _compile_kernel": lambda: kernel((1, 1, 1), (ELEMENTS, 1, 1), (2.0, x, y, ELEMENTS))}
+    call = "kernel((1, 1, 1), (n, 1, 1), (2.0, x, y, n))"
+    return {"torch _compile_kernel": timed(call, kernel=kernel, x=x, y=y, n=ELEMENTS)}
 
 
-def triton(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def triton(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return a Triton kernel of the same arithmetic."""
     from ._triton_axpy import axpy
 
-    return {"Triton": lambda: axpy[(1,)](2.0, x, y, ELEMENTS, BLOCK=ELEMENTS)}
+    return {"Triton": timed("axpy[(1,)](2.0, x, y, n, BLOCK=n)", axpy=axpy, x=x, y=y, n=ELEMENTS)}
 
 
-def numba(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def numba(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return numba-cuda on its own arrays."""
     from numba import cuda
 
@@ -94,7 +90,7 @@ def numba(x: Any, y: Any, stream: int) -> dict[str, Launch]:
 
     dx, dy = cuda.as_cuda_array(x), cuda.as_cuda_array(y)
     configured = axpy[1, ELEMENTS, cuda.external_stream(stream)]
-    return {"numba-cuda": lambda: configured(2.0, dx, dy, ELEMENTS)}
+    return {"numba-cuda": timed("axpy(2.0, x, y, n)", axpy=configured, x=dx, y=dy, n=ELEMENTS)}
 
 
 _BODY = """
@@ -105,7 +101,7 @@ __global__ void axpy_k(float a, const float* x, float* y, int n) {
 """
 
 
-def tvm_ffi(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def tvm_ffi(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return a wrapper compiled by apache-tvm-ffi."""
     from tvm_ffi import cpp
 
@@ -123,10 +119,10 @@ void axpy(double a, tvm::ffi::TensorView x, tvm::ffi::TensorView y) {
 """
     )
     module = cpp.load_inline("axpy_module", cuda_sources=source, functions=["axpy"])
-    return {"tvm-ffi compiled wrapper": lambda: module.axpy(2.0, x, y)}
+    return {"tvm-ffi compiled wrapper": timed("axpy(2.0, x, y)", axpy=module.axpy, x=x, y=y)}
 
 
-def torch_extension(x: Any, y: Any, stream: int) -> dict[str, Launch]:
+def torch_extension(x: Any, y: Any, stream: int) -> dict[str, Loop]:
     """Return a C++ extension against PyTorch's headers."""
     from torch.utils.cpp_extension import load_inline
 
@@ -145,4 +141,4 @@ void axpy(double a, torch::Tensor x, torch::Tensor y) {
     )
     declared = "void axpy(double a, torch::Tensor x, torch::Tensor y);"
     module = load_inline("axpy_extension", cpp_sources=declared, cuda_sources=source, functions=["axpy"])
-    return {"torch C++ extension": lambda: module.axpy(2.0, x, y)}
+    return {"torch C++ extension": timed("axpy(2.0, x, y)", axpy=module.axpy, x=x, y=y)}

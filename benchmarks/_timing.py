@@ -6,9 +6,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 BATCH = 256
 ROUNDS = 40
+Loop = Callable[[int], int]  # repeats something, returns the nanoseconds of it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +48,32 @@ def per_call(
     return Timing.of(samples)
 
 
-def beside(call: Callable[[], object], floor: Callable[[int], int], drain: Callable[[], object]) -> dict[str, float]:
-    """Time `call` and a C loop in turn, batch by batch, so that both see the same clocks; adds the median of ratios."""
+def timed(statement: str, **names: object) -> Loop:
+    """Return a loop over a Python statement with these local names, as a user's own loop would run it."""
+    parameters = "".join(f", {name}" for name in names)
+    source = (
+        f"def loop(repeats, clock{parameters}):\n"
+        f"    start = clock()\n    for _ in range(repeats):\n        {statement}\n    return clock() - start\n"
+    )
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    return lambda repeats: int(scope["loop"](repeats, time.perf_counter_ns, *names.values()))
+
+
+def beside(loop: Loop, floor: Loop, drain: Callable[[], object]) -> dict[str, float]:
+    """Time a loop and a C loop in turn, batch by batch, so that both see the same clocks; adds the median of ratios."""
     mine, theirs, ratios = [], [], []
+    loop(8)
     for _ in range(ROUNDS):
         theirs.append(floor(BATCH) / BATCH)
         drain()
-        mine.append(per_call(call, drain, rounds=1).median)
+        mine.append(loop(BATCH) / BATCH)
+        drain()
         ratios.append(mine[-1] / theirs[-1])
     return {**Timing.of(mine).as_dict(), "floor": statistics.median(theirs), "ratio": statistics.median(ratios)}
 
 
-def per_batch(
-    run: Callable[[int], int], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS
-) -> Timing:
+def per_batch(run: Loop, drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS) -> Timing:
     """Time a loop that runs elsewhere, in C, and reports its own nanoseconds for a whole batch."""
     run(batch)
     drain()

@@ -13,7 +13,7 @@ import tenferro_interop as tfi
 from . import _peers
 from ._floor import Floor
 from ._kernels import AXPY, ELEMENTS, float_slot, pointers
-from ._timing import beside, per_batch
+from ._timing import beside, per_batch, timed
 
 COUNTS = (0, 1, 3, 8, 32)
 
@@ -37,17 +37,13 @@ def _axpy(
     drain = torch.cuda.synchronize
     slots = [float_slot(2.0), x.data_ptr(), y.data_ptr(), ELEMENTS]
     handle, stream = axpy.handle_value, s.stream_handle
-    launch, prepared = s.launch, s.prepare(axpy, config, [2.0, x, y, ELEMENTS])
-
-    def opened() -> None:
-        with tfi.session(like=x) as inner:
-            inner.launch(axpy, config, [2.0, x, y, ELEMENTS])
-
-    def c_loop(repeats: int) -> int:
-        return floor.run(handle, stream, slots, repeats)
-
+    names = {"s": s, "session": tfi.session, "axpy": axpy, "config": config, "x": x, "y": y, "n": ELEMENTS}
+    launch = timed("s.launch(axpy, config, [2.0, x, y, n])", **names)
+    prepared = timed("prepared()", prepared=s.prepare(axpy, config, [2.0, x, y, ELEMENTS]))
+    opened = timed("with session(like=x) as s: s.launch(axpy, config, [2.0, x, y, n])", **names)
+    c_loop = functools.partial(floor.run, handle, stream, slots)
     results["C loop"] = per_batch(c_loop, drain).as_dict()
-    results["launch"] = beside(lambda: launch(axpy, config, [2.0, x, y, ELEMENTS]), c_loop, drain)
+    results["launch"] = beside(launch, c_loop, drain)
     results["prepared launch"] = beside(prepared, c_loop, drain)
     results["open + launch + close"] = beside(opened, c_loop, drain)
 
@@ -59,8 +55,8 @@ def _by_count(results: Any, s: tfi.Session, floor: Floor) -> None:
         tensors = [torch.zeros(ELEMENTS, device="cuda") for _ in range(count)]
         c_loop = functools.partial(floor.run, kernel.handle_value, s.stream_handle, [t.data_ptr() for t in tensors])
         for name, arguments in _argument_lists(tensors).items():
-            call = functools.partial(s.launch, kernel, config, arguments)
-            results[f"launch, {name}"] = beside(call, c_loop, torch.cuda.synchronize)
+            loop = timed("s.launch(kernel, config, arguments)", s=s, kernel=kernel, config=config, arguments=arguments)
+            results[f"launch, {name}"] = beside(loop, c_loop, torch.cuda.synchronize)
 
 
 def _argument_lists(tensors: list[Any]) -> dict[str, list[Any]]:
@@ -90,8 +86,8 @@ def _run_peers(results: Any, x: Any, y: Any, stream: int, kernel: int, floor: Fl
     c_loop = functools.partial(floor.run, kernel, stream, slots)
     for maker, more in makers:
         try:
-            for name, call in maker(x, y, stream, *more).items():
-                results[name] = beside(call, c_loop, torch.cuda.synchronize)
+            for name, loop in maker(x, y, stream, *more).items():
+                results[name] = beside(loop, c_loop, torch.cuda.synchronize)
         except Exception:
             print(f"peer {maker.__name__} left out:")
             traceback.print_exc(limit=1)

@@ -79,6 +79,19 @@ cdef extern from "dlpack_abi.h" nogil:
     int tfi_layout(const tfi_dl_tensor*, int64_t*)
     int tfi_extent(const tfi_dl_tensor*, int64_t, int64_t*, int64_t*)
 
+cdef extern from "checks.h" nogil:
+    enum:
+        CHECK_SESSION
+        CHECK_KERNEL
+        CHECK_STATE
+        CHECK_LAYOUT
+        CHECK_DEVICE
+        CHECK_ELEMENT
+        CHECK_ACCESS
+        CHECK_STREAM
+        CHECK_OVERLAP
+        COUNT_WRITES
+
 cdef extern from "driver.h" nogil:
     ctypedef union tfi_cu_value:
         unsigned dim[3]

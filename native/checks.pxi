@@ -25,7 +25,7 @@ cdef inline Refusal view_tensor(const tfi_dl_tensor* t, View* view) noexcept nog
     cdef int64_t itemsize = (<int64_t>t.dtype.bits * t.dtype.lanes) >> 3, low = 0, high = 0
     cdef int layout
     view.numel = view.nbytes = 0
-    layout = tfi_layout(t, &view.numel)
+    layout = tfi_layout(t, &view.numel) if CHECK_LAYOUT else TFI_LAYOUT_COMPACT
     view.data = <char*>t.data + t.byte_offset
     view.dtype = tfi_dtype_word(t.dtype)
     view.device_type, view.device_id = t.device.device_type, t.device.device_id

@@ -114,7 +114,7 @@ cdef inline int vet(obj, TypeEntry entry, bint write) except -2:
     impl = impl_of(obj, entry)
     state = tfi_state(impl + entry.at.state, impl + entry.at.dtype)
     slot = <int>(state % KNOWN_STATES)
-    if entry.known[slot] == state and (not write or (<void**>(impl + entry.at.grad))[0] == NULL):
+    if not CHECK_STATE or entry.known[slot] == state and (not write or (<void**>(impl + entry.at.grad))[0] == NULL):
         return slot
     entry.check(obj, write)
     if entry.known[slot] != state:

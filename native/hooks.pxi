@@ -5,6 +5,8 @@ cdef object place = None          # (error, index, session, function, args) -> e
 cdef object resolve_type = None   # (type) -> producer | None
 cdef object refuse_import = None  # (code, object, facts) -> exception
 cdef object typed_scalar = None   # (object) -> KernelArg | None
+cdef object open_slowly = None    # (device, stream, like) -> Session
+cdef object session_type = None   # Session
 
 # Why a launch was refused.  `_explain.py` has the same names.
 cdef enum Refusal:
@@ -30,6 +32,12 @@ def install_hooks(*, explain_launch, place_error, producer_of, explain_import, s
     global explain, place, resolve_type, refuse_import, typed_scalar
     explain, place, resolve_type = explain_launch, place_error, producer_of
     refuse_import, typed_scalar = explain_import, scalar_of
+
+
+def install_open(opener, cls):
+    """Set how sessions are opened where it takes Python, and their class."""
+    global open_slowly, session_type
+    open_slowly, session_type = opener, cls
 
 
 def load_driver():

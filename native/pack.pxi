@@ -110,18 +110,19 @@ cdef Refusal pack_ref(MemoryRef memory, const Parameter* p, Packing* packing, in
 cdef Refusal place_view(View* view, const Parameter* p, Packing* packing, int index, SessionCore session) except RAISED:
     """Check a tensor given as it is, and record its pointer and span."""
     cdef Refusal refusal
-    if not on_device(view, session):
+    if CHECK_DEVICE and not on_device(view, session):
         return DEVICE
-    if p.access == WRITES and view.read_only:
+    if CHECK_ACCESS and p.access == WRITES and view.read_only:
         return READ_ONLY
-    refusal = fit_tensor(p, view, False)
+    refusal = fit_tensor(p, view, False) if CHECK_ELEMENT else OK
     if refusal != OK:
         return refusal
     if not view.compact:
         return LAYOUT
     packing.slots[index] = <uint64_t><uintptr_t>view.data
     packing.pointers[index] = &packing.slots[index]
-    add_span(packing, view.low, view.high, index, p.access == WRITES)
+    if CHECK_OVERLAP or COUNT_WRITES:
+        add_span(packing, view.low, view.high, index, p.access == WRITES)
     return OK
 
 
@@ -139,7 +140,7 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
         view_direct(obj, entry, slot, &borrowed)
         refusal = view_tensor(&borrowed, &view)
         view.read_only = entry.read_only
-        if session.device_type != TFI_DL_CPU:
+        if CHECK_STREAM and session.device_type != TFI_DL_CPU:
             meet_producer(session, obj, entry)
     else:
         managed = import_object(obj, entry, session, &ordered)
@@ -150,7 +151,7 @@ cdef Refusal pack_tensor(obj, TypeEntry entry, const Parameter* p, Packing* pack
             wait_legacy_stream(session)
     if refusal == OK:
         refusal = place_view(&view, p, packing, index, session)
-    if refusal == OK and p.access == WRITES and entry.wrote is not None:
+    if COUNT_WRITES and refusal == OK and p.access == WRITES and entry.wrote is not None:
         note_write(obj, entry, packing)
     return refusal
 

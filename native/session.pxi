@@ -20,12 +20,41 @@ def innermost():
     return None if tfi_innermost == NULL else <object>tfi_innermost
 
 
-def open_like(like, cls):
+def session(device=None, *, stream=None, like=None):
+    """Open a session: capture a device context and an execution stream for this thread.
+
+    Args:
+        device: ``"cuda"``, ``"cuda:1"``, ``"cpu"`` or a `torch.device`; by default that of `like`, else the first GPU,
+            else the CPU device.
+        stream: a stream object (`__cuda_stream__`, torch, CuPy, numba, cuda.core, `StreamRef`).  By default the
+            current stream of the framework that owns `like`, else a stream of our own.
+        like: any tensor; says device and framework.
+
+    Raises `ValidationError` for contradictions, bare ints, or a stream of another device; `UnsupportedError` without a
+    driver.
+
+    Example:
+        >>> import numpy as np, tenferro_interop as tfi
+        >>> x = np.zeros(4, "f4")
+        >>> with tfi.session(like=x) as s:
+        ...     fill = s.compile_nvrtc('extern "C" __global__ void fill(float* x, float v) { x[threadIdx.x] = v; }')
+        ...     s.launch(fill.function("fill"), tfi.LaunchConfig(1, 4), [x, 2.0])
+        >>> x.tolist()
+        [2.0, 2.0, 2.0, 2.0]
+    """
+    if like is not None and device is None and stream is None:
+        opened = open_like(like)
+        if opened is not None:
+            return opened
+    return open_slowly(device, stream, like)
+
+
+cdef object open_like(like):
     """Open a session on the current stream of the framework that owns `like`, or return None where that takes longer."""
     cdef TypeEntry entry = entry_of(like)
     cdef tfi_dl_tensor view
     cdef void* stream = NULL
-    cdef SessionCore session
+    cdef SessionCore opened
     if not entry.direct:
         return None
     view_direct(like, entry, vet(like, entry, False), &view)
@@ -36,8 +65,8 @@ def open_like(like, cls):
         entry.api.current_stream(view.device.device_type, view.device.device_id, &stream)
         if <uintptr_t>stream == 2:
             return None
-    session = <SessionCore>cls.__new__(cls)
-    return session if session.begin(<RuntimeCore>runtime, <uintptr_t>stream) == 0 else None
+    opened = <SessionCore>session_type.__new__(session_type)
+    return opened if opened.begin(<RuntimeCore>runtime, <uintptr_t>stream) == 0 else None
 
 
 cdef class SessionCore:
@@ -107,9 +136,11 @@ cdef class SessionCore:
             return
         if tfi_innermost != <PyObject*>self:
             raise explain(CLOSE_ORDER, -1, self, "close", None, ())
+        if self.pending is None and not self.own_stream and self.edge_event == 0:
+            self.leave()
+            return
         try:
-            if self.pending or self.own_stream or self.edge_event:
-                self._let_go()
+            self._let_go()
         finally:
             self.leave()
 
@@ -145,6 +176,8 @@ cdef class SessionCore:
             error.add_note(f"closing the session failed too: {closing}")
 
     cdef Refusal ready(self) noexcept:
+        if not CHECK_SESSION:
+            return OK
         if not self.open:
             return CLOSED
         if self.fork_generation != tfi_fork_generation:
@@ -200,6 +233,8 @@ cdef class SessionCore:
     cdef inline bint admitted_before(self, PyObject* function, PyObject* config, args) noexcept:
         """Whether this is the last launch's kernel with a geometry that it has passed with."""
         cdef Kernel kernel
+        if not CHECK_KERNEL:
+            return True
         if self.launch_count == 0 or self.recent[(self.launch_count - 1) % RECENT_LAUNCHES] != function:
             return False
         kernel = <Kernel>function
@@ -280,7 +315,7 @@ cdef class SessionCore:
             if refusal != OK:
                 return refusal
         index[0] = -1
-        if kernel.writes_any and not kernel.may_alias:
+        if CHECK_OVERLAP and kernel.writes_any and not kernel.may_alias:
             index[0] = find_alias(packing.spans, packing.span_count)
             if index[0] >= 0:
                 return ALIAS

@@ -186,7 +186,7 @@ class Module:
     def _look_up(self, name: str, signature: str | None, may_alias: bool) -> Function:
         declared = None if signature is None else from_text(signature)
         try:
-            kernel = self._loaded.image.kernel(name, declared)
+            kernel = self._loaded.kernel(name, declared)
         except KeyError:
             raise self._missing(name) from None
         if declared is not None and kernel.signature is not None:

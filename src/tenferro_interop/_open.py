@@ -11,32 +11,8 @@ from ._session import Session
 from ._stream import StreamRef, resolve
 
 
-def session(device: object = None, *, stream: object = None, like: object = None) -> Session:
-    """Open a session: capture a device context and an execution stream for this thread.
-
-    Args:
-        device: ``"cuda"``, ``"cuda:1"``, ``"cpu"`` or a `torch.device`; by default that of `like`, else the first GPU,
-            else the CPU device.
-        stream: a stream object (`__cuda_stream__`, torch, CuPy, numba, cuda.core, `StreamRef`).  By default the
-            current stream of the framework that owns `like`, else a stream of our own.
-        like: any tensor; says device and framework.
-
-    Raises `ValidationError` for contradictions, bare ints, or a stream of another device; `UnsupportedError` without a
-    driver.
-
-    Example:
-        >>> import numpy as np, tenferro_interop as tfi
-        >>> x = np.zeros(4, "f4")
-        >>> with tfi.session(like=x) as s:
-        ...     fill = s.compile_nvrtc('extern "C" __global__ void fill(float* x, float v) { x[threadIdx.x] = v; }')
-        ...     s.launch(fill.function("fill"), tfi.LaunchConfig(1, 4), [x, 2.0])
-        >>> x.tolist()
-        [2.0, 2.0, 2.0, 2.0]
-    """
-    if like is not None and device is None and stream is None:
-        opened: Session | None = _core.open_like(like, Session)
-        if opened is not None:
-            return opened
+def _open_slowly(device: object, stream: object, like: object) -> Session:
+    """Open a session where the compiled `session` cannot tell device and stream by the C exchange API alone."""
     kind, ordinal = _device(device, like)
     runtime = runtime_of(kind, ordinal)
     if kind == "cpu":
@@ -92,3 +68,7 @@ def _device_of(like: object) -> tuple[str, int]:
     raise ValidationError(
         f"like must be a CPU or CUDA tensor, got DLPack device type {device_type}", op="session", argument="like"
     )
+
+
+_core.install_open(_open_slowly, Session)
+session = _core.session

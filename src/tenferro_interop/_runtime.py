@@ -12,9 +12,10 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar
 
 from . import _core
-from ._devices import Device, Image
+from ._devices import Device, Image, LoadedKernel
 from ._errors import BackendError, ValidationError
 from ._resources import ResourceCache
+from ._signature import Signature
 
 _log = logging.getLogger(__name__)
 
@@ -187,7 +188,16 @@ class LoadedImage:
         self.parameter_names = parameter_names
         self.streams: dict[int, object] = {}
         self.in_graph = False
+        self._kernels: dict[str, LoadedKernel] = {}
         self._shared_granted: dict[int, int] = {}
+
+    def kernel(self, name: str, declared: Signature | None) -> LoadedKernel:
+        """Look a kernel up, once for each name; raises `KeyError` for an unknown one."""
+        if declared is not None:
+            return self.image.kernel(name, declared)
+        if name not in self._kernels:
+            self._kernels[name] = self.image.kernel(name, None)
+        return self._kernels[name]
 
     def grant_shared(self, handle: int, nbytes: int) -> int:
         """Let a kernel use at least `nbytes` of dynamic shared memory; returns what it may use.
