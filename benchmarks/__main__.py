@@ -12,7 +12,7 @@ import torch
 
 import tenferro_interop as tfi
 
-from . import bench_compile, bench_intake, bench_launch, bench_threads
+from . import bench_checks, bench_compile, bench_intake, bench_launch, bench_threads
 from ._report import plot, table
 
 
@@ -41,6 +41,7 @@ def main() -> None:
     bench_intake.run(results)
     bench_compile.run(results)
     bench_threads.run(results)
+    bench_checks.run(results)
     document = {"machine": _machine(), "unit": "ns", "results": results}
     (arguments.out / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
     plot(results, arguments.out / "launch.svg")

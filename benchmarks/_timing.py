@@ -31,23 +31,6 @@ class Timing:
         return {name: round(value, 1) for name, value in asdict(self).items()}
 
 
-def per_call(
-    call: Callable[[], object], drain: Callable[[], object], *, batch: int = BATCH, rounds: int = ROUNDS
-) -> Timing:
-    """Time `call` in batches; `drain` waits for the device between them, untimed."""
-    for _ in range(8):
-        call()
-    samples = []
-    repeat = range(batch)
-    for _ in range(rounds):
-        start = time.perf_counter_ns()
-        for _ in repeat:
-            call()
-        samples.append((time.perf_counter_ns() - start) / batch)
-        drain()
-    return Timing.of(samples)
-
-
 def timed(statement: str, **names: object) -> Loop:
     """Return a loop over a Python statement with these local names, as a user's own loop would run it."""
     parameters = "".join(f", {name}" for name in names)

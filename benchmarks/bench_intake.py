@@ -9,7 +9,7 @@ import torch
 import tenferro_interop as tfi
 
 from ._kernels import ELEMENTS, pointers
-from ._timing import per_call
+from ._timing import per_batch, timed
 
 COUNT = 8
 
@@ -20,13 +20,16 @@ def run(results: dict[str, dict[str, float]]) -> None:
     with tfi.session(like=x) as s:
         none, eight = (s.compile_nvrtc(pointers(n)).function(f"p{n}") for n in (0, COUNT))
         config = tfi.LaunchConfig.flat(0)
-        base = per_call(lambda: s.launch(none, config, ()), torch.cuda.synchronize).median
+        names = {"s": s, "config": config, "none": none, "eight": eight}
+        base = per_batch(timed("s.launch(none, config, ())", **names), torch.cuda.synchronize).median
         for name, tensors in _sources().items():
             read = [*tensors, torch.zeros(ELEMENTS, device="cuda")]
-            cost = per_call(lambda read=read: s.launch(eight, config, read), torch.cuda.synchronize).median  # type: ignore[misc]  # bound now
+            cost = per_batch(timed("s.launch(eight, config, read)", read=read, **names), torch.cuda.synchronize).median
             results[f"intake of one {name}"] = {"median": round((cost - base) / COUNT, 1)}
-            export = per_call(tensors[0].__dlpack__, torch.cuda.synchronize, batch=64).median
-            results[f"its own __dlpack__: {name}"] = {"median": round(export, 1)}
+            for keyword in ("", f"stream={s.stream_handle or 1}"):
+                export = timed(f"export({keyword})", export=tensors[0].__dlpack__)
+                time = per_batch(export, torch.cuda.synchronize, batch=64).median
+                results[f"its own __dlpack__({keyword and 'stream'}): {name}"] = {"median": round(time, 1)}
 
 
 def _sources() -> dict[str, list[Any]]:

@@ -156,6 +156,7 @@ cdef extern from "Python.h":
     PyObject* PyTuple_GET_ITEM_ptr "PyTuple_GET_ITEM"(object, Py_ssize_t)
     PyObject* PyList_GET_ITEM_ptr "PyList_GET_ITEM"(object, Py_ssize_t)
     int Py_IsInitialized() nogil
+    object PyObject_VectorcallMethod(object, PyObject**, size_t, object)
     ctypedef int PyGILState_STATE
     PyGILState_STATE PyGILState_Ensure() nogil
     void PyGILState_Release(PyGILState_STATE) nogil

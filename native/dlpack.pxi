@@ -14,6 +14,8 @@ cdef class TypeEntry:
     cdef bint read_only       # the type's tensors may never be written
     cdef object check         # producer.check, or None
     cdef object wrote         # producer.wrote, or None
+    cdef object exportable    # producer.exportable, or None where that changes nothing
+    cdef bint has_dlpack      # the type has `__dlpack__`
     cdef bint vouched         # the producer vouches that the capsule tells the right device
     cdef bint stream_ordered  # its allocator reuses memory in the order of the producer's current stream
     cdef bint is_tensor
@@ -62,12 +64,13 @@ cdef TypeEntry make_entry(tp):
     entry.is_tensor = (
         hasattr(tp, "__dlpack__") or hasattr(tp, "__cuda_array_interface__") or (producer is not None and producer.claims(tp))
     )
-    entry.vouched = producer is not None
+    entry.vouched, entry.has_dlpack = producer is not None, hasattr(tp, "__dlpack__")
     if producer is not None:
         entry.read_only = producer.is_read_only(tp)
         entry.stream_ordered = producer.stream_ordered
         entry.check = producer.check if producer.needs_check(tp) else None
         entry.wrote = producer.wrote if producer.tracks_writes else None
+        entry.exportable = producer.exportable if producer.changes_exports else None
         entry.direct = (
             entry.api != NULL and entry.api.view_from_object != NULL and tp in producer.exact_types
         )
@@ -196,16 +199,24 @@ cdef Managed consume(capsule, obj):
     raise refuse_import("capsule", obj, capsule)
 
 
+cdef tuple VERSION_KEYWORD = ("max_version",)
+cdef tuple STREAM_KEYWORDS = ("stream", "max_version")
+cdef tuple OUR_VERSION = (1, 3)
+cdef str DLPACK = "__dlpack__"
+
+
 cdef object call_dlpack(obj, stream):
     """Ask for a versioned capsule, then once more without keywords if the producer knows none of them."""
-    method = obj.__dlpack__
+    cdef PyObject* args[3]
+    args[0], args[1] = <PyObject*>obj, <PyObject*>OUR_VERSION
     try:
         if stream is None:
-            return method(max_version=(1, 3)), True
-        return method(stream=stream, max_version=(1, 3)), True
+            return PyObject_VectorcallMethod(DLPACK, args, 1, VERSION_KEYWORD), True
+        args[1], args[2] = <PyObject*>stream, <PyObject*>OUR_VERSION
+        return PyObject_VectorcallMethod(DLPACK, args, 1, STREAM_KEYWORDS), True
     except TypeError as first:
         try:
-            return method(), False
+            return obj.__dlpack__(), False
         except TypeError:
             raise first from None
 
@@ -214,7 +225,7 @@ cdef Managed import_object(obj, TypeEntry entry, SessionCore session, bint* orde
     """Import through `__dlpack__`, or `__cuda_array_interface__` where that is all there is."""
     cdef Managed managed
     ordered[0] = True
-    if not hasattr(obj, "__dlpack__"):
+    if not entry.has_dlpack and not hasattr(obj, "__dlpack__"):
         if hasattr(obj, "__cuda_array_interface__"):
             return consume(session._import_array_interface(obj), obj)
         raise refuse_import("producer", obj, None)
@@ -222,8 +233,8 @@ cdef Managed import_object(obj, TypeEntry entry, SessionCore session, bint* orde
     if declared is not None and declared[0] != session.device_type and declared[0] in (TFI_DL_CPU, TFI_DL_CUDA):
         raise refuse_import("device", obj, (session, declared))
     stream = None if session.device_type == TFI_DL_CPU else (session.stream_handle or 1)
-    if entry.vouched:
-        obj = entry.producer.exportable(obj)
+    if entry.exportable is not None:
+        obj = entry.exportable(obj)
     try:
         capsule, ordered[0] = call_dlpack(obj, stream)
     except Exception as error:

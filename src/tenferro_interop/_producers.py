@@ -83,6 +83,11 @@ class Producer:
         """Return what to call `__dlpack__` on: the same memory without state that stands in the way of exporting."""
         return tensor
 
+    @property
+    def changes_exports(self) -> bool:
+        """Whether `exportable` does anything."""
+        return type(self).exportable is not Producer.exportable
+
     def needs_check(self, tp: type) -> bool:
         """Return whether tensors of type `tp` have states that exporting does not already refuse."""
         return type(self).check is not Producer.check
