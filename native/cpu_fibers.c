@@ -56,6 +56,7 @@ static void fiber_main(void) {
 static void make_fresh(tfi_fiber* fiber, unsigned index) {
   /* Stacks are 256 KiB apart: equal offsets would fight for the same cache sets. */
   size_t stagger = (size_t)(index * 3 % 61) * 64;
+  TFI_CPU_FORGET_FRAMES(fiber->base, TFI_CPU_STACK_BYTES);
   void** top = (void**)(((uintptr_t)fiber->base + TFI_CPU_STACK_BYTES - 256 - stagger) & ~(uintptr_t)63);
 #if defined(__x86_64__)
   *--top = NULL;

@@ -116,6 +116,7 @@ static void work(tfi_job* job) {
     w->in_kernel = 0;
   } else {
     w->in_kernel = 0;
+    TFI_CPU_FORGET_FRAMES((char*)__builtin_frame_address(0) - 65536, 65536 - 512);  /* not our own locals */
     keep_first_error(job, w);
     tfi_cpu_reset_fibers(w);
   }

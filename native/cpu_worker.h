@@ -6,6 +6,14 @@
 
 #include "cpu_runtime.h"
 
+/* Frames that a fault abandons would stay marked in AddressSanitizer's map of the stack. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define TFI_CPU_FORGET_FRAMES(base, nbytes) __asan_unpoison_memory_region(base, nbytes)
+#else
+#define TFI_CPU_FORGET_FRAMES(base, nbytes) ((void)0)
+#endif
+
 enum { TFI_CPU_MAX_THREADS = 1024, TFI_CPU_MAX_WARPS = TFI_CPU_MAX_THREADS / TFI_WARP_SIZE };
 enum { TFI_CPU_MAX_SHARED = 227 * 1024 };
 enum { TFI_CPU_MESSAGE_BYTES = 512, TFI_CPU_STACK_BYTES = 256 * 1024 };
