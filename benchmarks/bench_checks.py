@@ -17,37 +17,46 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parent.parent / "native"
-ROUNDS = 3
-_TIMED = """
+BATCH, ROUNDS = 1000, 60
+_LOOPS = """
 import importlib.abc, importlib.util, json, sys, torch
+from benchmarks._kernels import AXPY
+from benchmarks._timing import timed
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         found = name == "tenferro_interop._core"
-        return importlib.util.spec_from_file_location(name, LIBRARY) if found else None
+        return importlib.util.spec_from_file_location(name, self.library) if found else None
 
-sys.meta_path.insert(0, Finder())
-import tenferro_interop as tfi
-from benchmarks._kernels import AXPY
-from benchmarks._timing import timed
+def loop_of(library):
+    for name in [name for name in sys.modules if name.startswith("tenferro_interop")]:
+        del sys.modules[name]
+    finder.library = library
+    import tenferro_interop as tfi
+    s = tfi.session(like=x).__enter__()
+    kernel, config = s.compile_nvrtc(AXPY).function("axpy"), tfi.LaunchConfig.flat(0)
+    return timed("s.launch(kernel, config, args)", s=s, kernel=kernel, config=config, args=[2.0, x, y, 256])
+
+finder = Finder()
+sys.meta_path.insert(0, finder)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 x, y = torch.zeros(256, device=device), torch.zeros(256, device=device)
-with tfi.session(like=x) as s:
-    kernel, config = s.compile_nvrtc(AXPY).function("axpy"), tfi.LaunchConfig.flat(0)
-    loop = timed("s.launch(kernel, config, args)", s=s, kernel=kernel, config=config, args=[2.0, x, y, 256])
-    loop(1000)
-    print(json.dumps(min(loop(1000) / 1000 for _ in range(200))))
+loops = {name: loop_of(library) for name, library in LIBRARIES.items()}
+samples = {name: [] for name in loops}
+for _ in range(ROUNDS):
+    for name, loop in loops.items():
+        samples[name].append(loop(BATCH) / BATCH)
+print(json.dumps(samples))
 """
 
 
 def run(results: dict[str, dict[str, float]]) -> None:
-    """Add the cost of each check: all of them compiled in, less a build without that one (medians of processes)."""
+    """Add the cost of each check: all of them compiled in, less a build without that one (medians, timed in turn)."""
     names = dict(re.findall(r"^  (\w+) = !\(TFI_WITHOUT & (\d+)\)", (NATIVE / "checks.h").read_text(), re.MULTILINE))
     with tempfile.TemporaryDirectory() as folder:
         masks = {"all checks": 0, "no checks": sum(map(int, names.values())), **{n: int(b) for n, b in names.items()}}
         libraries = _build(Path(folder), masks)
-        with ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // 4)) as pool:
-            samples = {name: list(pool.map(_time, [library] * ROUNDS)) for name, library in libraries.items()}
+        samples = _time(libraries)
     medians = {name: statistics.median(values) for name, values in samples.items()}
     results["checked launch of nothing"] = {"median": round(medians["all checks"], 1)}
     results["the same without any check"] = {"median": round(medians["no checks"], 1)}
@@ -87,8 +96,11 @@ def _build(folder: Path, masks: dict[str, int]) -> dict[str, Path]:
         return dict(zip(masks, pool.map(compiled, masks.values()), strict=True))
 
 
-def _time(library: Path) -> float:
-    code = f"LIBRARY = {str(library)!r}\n{_TIMED}"
+def _time(libraries: dict[str, Path]) -> dict[str, list[float]]:
+    """Time all builds in turn, in one process, so that they see the same clocks."""
+    names = {"LIBRARIES": {name: str(path) for name, path in libraries.items()}, "BATCH": BATCH, "ROUNDS": ROUNDS}
+    code = "".join(f"{name} = {value!r}\n" for name, value in names.items()) + _LOOPS
     root = str(NATIVE.parent)
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=root)
-    return float(json.loads(done.stdout))
+    samples: dict[str, list[float]] = json.loads(done.stdout)
+    return samples

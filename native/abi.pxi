@@ -152,6 +152,7 @@ cdef extern from "Python.h":
     unsigned long long PyLong_AsUnsignedLongLong(object) except? 0xFFFFFFFFFFFFFFFF
     int PyFloat_Pack2(double, char*, int) except -1
     PyTypeObject* Py_TYPE(object)
+    Py_ssize_t Py_SIZE(object)  # of a list or tuple
     PyTypeObject* type_of "Py_TYPE"(PyObject*)
     PyObject* PyTuple_GET_ITEM_ptr "PyTuple_GET_ITEM"(object, Py_ssize_t)
     PyObject* PyList_GET_ITEM_ptr "PyList_GET_ITEM"(object, Py_ssize_t)
@@ -166,6 +167,7 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    static inline PyObject* tfi_new(PyTypeObject* type, PyObject* args) { return type->tp_new(type, args, NULL); }
     static inline void tfi_increment(uint32_t* counter) { __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST); }
     // The session opened last in each OS thread; it owns a reference.
     static __thread PyObject* tfi_innermost;
@@ -178,6 +180,7 @@ cdef extern from *:
       return (word ^ ((uint64_t)number + 1) * 0x9E3779B97F4A7C15u);
     }
     """
+    object tfi_new(PyTypeObject*, object)
     PyObject* tfi_innermost
     uint64_t tfi_state(const char*, const char*) nogil
     void increment "tfi_increment"(uint32_t*) nogil

@@ -31,7 +31,7 @@ cdef inline Refusal view_tensor(const tfi_dl_tensor* t, View* view) noexcept nog
     view.device_type, view.device_id = t.device.device_type, t.device.device_id
     view.compact = layout == TFI_LAYOUT_COMPACT
     view.low = view.high = view.data
-    if layout == TFI_LAYOUT_BAD or view.numel > (<int64_t>1 << 62) // (itemsize + 1):
+    if layout == TFI_LAYOUT_BAD or (view.numel >> 40 and view.numel > (<int64_t>1 << 62) // (itemsize + 1)):
         return EXTENT
     view.nbytes = view.numel * itemsize
     if not tfi_dtype_is_plain(t.dtype):
@@ -82,7 +82,7 @@ cdef inline Refusal fit_tensor(const Parameter* p, const View* view, bint explic
     cdef Refusal refusal = match_element(p, view, explicit)
     if refusal != OK:
         return refusal
-    if p.element_align > 1 and view.numel and <uintptr_t>view.data % p.element_align:
+    if p.element_align > 1 and view.numel and <uintptr_t>view.data & (p.element_align - 1):  # a power of two
         return ALIGNMENT
     return OK
 

@@ -107,12 +107,30 @@ cdef class RuntimeCore:
         self.device_type, self.device_id, self.context = device_type, device_id, context
 
 
-cdef dict runtime_table = {}  # (device type, ordinal) packed -> RuntimeCore; a runtime lives as long as the process
+cdef enum:
+    DEVICES = 64
+
+cdef PyObject* cuda_runtimes[DEVICES]  # a runtime lives as long as the process
+cdef PyObject* cpu_runtime = NULL
 
 
 def register_runtime(RuntimeCore runtime):
     """Let `open_like` find the runtime."""
-    runtime_table[runtime.device_type << 16 | runtime.device_id] = runtime
+    global cpu_runtime
+    Py_XINCREF_ptr(<PyObject*>runtime)
+    if runtime.device_type == TFI_DL_CPU:
+        cpu_runtime = <PyObject*>runtime
+    elif runtime.device_id < DEVICES:
+        cuda_runtimes[runtime.device_id] = <PyObject*>runtime
+
+
+cdef inline PyObject* runtime_at(tfi_dl_device device) noexcept:
+    """Return the runtime of a device, or NULL before the first session there."""
+    if device.device_type == TFI_DL_CPU:
+        return cpu_runtime
+    if device.device_type == TFI_DL_CUDA and 0 <= device.device_id < DEVICES:
+        return cuda_runtimes[device.device_id]
+    return NULL
 
 
 cdef class Kernel:

@@ -20,6 +20,9 @@ def innermost():
     return None if tfi_innermost == NULL else <object>tfi_innermost
 
 
+cdef tuple NO_ARGUMENTS = ()
+
+
 def session(device=None, *, stream=None, like=None):
     """Open a session: capture a device context and an execution stream for this thread.
 
@@ -54,18 +57,19 @@ cdef object open_like(like):
     cdef TypeEntry entry = entry_of(like)
     cdef tfi_dl_tensor view
     cdef void* stream = NULL
+    cdef PyObject* runtime
     cdef SessionCore opened
     if not entry.direct:
         return None
     view_direct(like, entry, vet(like, entry, False), &view)
-    runtime = runtime_table.get(view.device.device_type << 16 | view.device.device_id)
-    if runtime is None:
+    runtime = runtime_at(view.device)
+    if runtime == NULL:
         return None
     if view.device.device_type != TFI_DL_CPU:
         entry.api.current_stream(view.device.device_type, view.device.device_id, &stream)
         if <uintptr_t>stream == 2:
             return None
-    opened = <SessionCore>session_type.__new__(session_type)
+    opened = <SessionCore>tfi_new(<PyTypeObject*>session_type, NO_ARGUMENTS)
     return opened if opened.begin(<RuntimeCore>runtime, <uintptr_t>stream) == 0 else None
 
 
@@ -129,20 +133,24 @@ cdef class SessionCore:
 
         More calls do nothing.  Raises `RuntimeStateError` out of last-in first-out order or from another thread.
         """
+        self.finish()
+
+    cdef int finish(self) except -1:
         if not self.open:
-            return
+            return 0
         if self.fork_generation != tfi_fork_generation:
             self.open = False
-            return
+            return 0
         if tfi_innermost != <PyObject*>self:
             raise explain(CLOSE_ORDER, -1, self, "close", None, ())
         if self.pending is None and not self.own_stream and self.edge_event == 0:
             self.leave()
-            return
+            return 0
         try:
             self._let_go()
         finally:
             self.leave()
+        return 0
 
     cdef int leave(self) except -1:
         """Leave the thread's stack of sessions and give the previous context back."""
@@ -168,10 +176,10 @@ cdef class SessionCore:
     def __exit__(self, kind, error, trace):
         """Close; a failure to close never replaces the error of the block."""
         if error is None:
-            self.close()
+            self.finish()
             return
         try:
-            self.close()
+            self.finish()
         except Exception as closing:
             error.add_note(f"closing the session failed too: {closing}")
 
@@ -238,7 +246,7 @@ cdef class SessionCore:
         if self.launch_count == 0 or self.recent[(self.launch_count - 1) % RECENT_LAUNCHES] != function:
             return False
         kernel = <Kernel>function
-        return <PyObject*>kernel.checked == config and not kernel.closed and kernel.parameter_count == len(args)
+        return <PyObject*>kernel.checked == config and not kernel.closed and kernel.parameter_count == Py_SIZE(args)
 
     cdef Refusal admit(self, function, config, args) except RAISED:
         cdef Kernel kernel
@@ -251,7 +259,7 @@ cdef class SessionCore:
             return FOREIGN_FUNCTION
         if kernel.closed:
             return CLOSED_MODULE
-        if kernel.parameter_count >= 0 and kernel.parameter_count != len(args):
+        if kernel.parameter_count >= 0 and kernel.parameter_count != Py_SIZE(args):
             return COUNT
         return OK if kernel.checked is config else check_shape(kernel, <LaunchShape>config)
 
@@ -260,7 +268,7 @@ cdef class SessionCore:
         cdef void* pointers[STACK_ARGUMENTS]
         cdef Span spans[STACK_ARGUMENTS]
         cdef Packing packing
-        if len(args) > STACK_ARGUMENTS:
+        if Py_SIZE(args) > STACK_ARGUMENTS:
             return self.run_large(kernel, shape, args, index)
         packing.slots, packing.pointers, packing.spans = slots, pointers, spans
         packing.span_count, packing.tracked = 0, False
@@ -269,7 +277,7 @@ cdef class SessionCore:
     cdef Refusal run_large(self, Kernel kernel, LaunchShape shape, args, int* index) except RAISED:
         """Do as `run`, with room on the heap."""
         cdef Packing packing
-        cdef Py_ssize_t count = len(args)
+        cdef Py_ssize_t count = Py_SIZE(args)
         cdef void* heap = PyMem_Malloc(count * (sizeof(uint64_t) + sizeof(void*) + sizeof(Span)))
         if heap == NULL:
             raise MemoryError
@@ -293,7 +301,7 @@ cdef class SessionCore:
 
     cdef Refusal pack_all(self, Kernel kernel, LaunchShape shape, args, Packing* packing, int* index) except RAISED:
         """Check and pack every argument, then look for overlap."""
-        cdef Py_ssize_t i, count = len(args)
+        cdef Py_ssize_t i, count = Py_SIZE(args)
         cdef Refusal refusal
         cdef const Parameter* p
         cdef bint is_list = type(args) is list
@@ -415,7 +423,7 @@ cdef class SessionCore:
     cdef int count_writes(self, Kernel kernel, args) except -1:
         cdef Py_ssize_t i
         cdef TypeEntry entry
-        for i in range(len(args)):
+        for i in range(Py_SIZE(args)):
             access = ACCESS_UNKNOWN if kernel.parameter_count < 0 else kernel.parameters[i].access
             obj = args[i]
             if access == READS or isinstance(obj, (TypedArgument, DeviceArray)):
