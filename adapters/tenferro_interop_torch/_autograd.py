@@ -1,7 +1,7 @@
 """The Autograd layer of an operator: records its backward, or says by name why it cannot.
 
 Below autograd the operator is redispatched with both modes of differentiation enabled, which a Function's forward turns
-off: inside `torch.func.grad` the next outer level must record as well.  The kernel is one level's, as PyTorch's own are,
+off: inside `torch.func.grad` the next outer level must record as well.  The kernel is one level's, as PyTorch's are,
 so every transform of `torch.func` composes with it.
 """
 

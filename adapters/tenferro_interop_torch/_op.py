@@ -44,6 +44,10 @@ class Op:
         """Call the operator; replaced by a function written for the declaration."""
         raise NotImplementedError
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by name: the operator must be registered where it is loaded."""
+        return _registered, (self.name,)
+
     def __repr__(self) -> str:
         """Return name and schema."""
         return f"<Op {self.overload._schema}>"
@@ -182,7 +186,22 @@ def _made(spec: tfi.KernelSpec | None, name: str, overload: Any, call: Callable[
     cls = type("Op", (Op,), {"__call__": call, "__doc__": f"Operator `{overload._schema}`."})
     made: Op = object.__new__(cls)
     made.name, made.spec, made.overload, made.out = name, spec, overload, None
+    _ops[name] = made
     return made
+
+
+_ops: dict[str, Op] = {}
+
+
+def _registered(name: str) -> Op:
+    """Return the operator of that name, for pickle."""
+    if name not in _ops:
+        raise tfi.RuntimeStateError(
+            f"operator {name!r} must be registered to be loaded, got none. Import the module that declares it first",
+            op="op",
+            actual=name,
+        )
+    return _ops[name]
 
 
 def _invalid(argument: str, condition: str, actual: object) -> tfi.ValidationError:

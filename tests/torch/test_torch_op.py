@@ -1,0 +1,352 @@
+"""`tenferro_interop_torch.op`: schemas, eager calls, kinds of tensors, refusals."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch_operators import EVERY, FLAT, axpy, constant, count_all, flat, half, norm_rows, product, scale, sum_rows
+
+import tenferro_interop as tfi
+from support import in_subprocess
+from tenferro_interop_torch import Op, op
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", EVERY)
+def test_opcheck_passes(name: str, dtype: torch.dtype, device: str):
+    operator, arguments = EVERY[name]
+    x = torch.rand(4, 5, dtype=dtype, device=device)
+    found = torch.library.opcheck(operator.overload, arguments(x))
+    assert set(found.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("name", ["scale", "product", "sum_rows"])
+def test_opcheck_passes_with_gradients(name: str, device: str):
+    operator, arguments = EVERY[name]
+    given = arguments(torch.rand(4, 5, dtype=torch.float64, device=device))
+    found = torch.library.opcheck(
+        operator.overload, [each.clone().requires_grad_() if isinstance(each, torch.Tensor) else each for each in given]
+    )
+    assert set(found.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "schema"),
+    [
+        (scale, "tfi_test::scale(Tensor x, Scalar a) -> Tensor"),
+        (axpy, "tfi_test::axpy(Scalar a, Tensor x, Tensor(a2!) y) -> ()"),
+        (norm_rows, "tfi_test::norm_rows(Tensor x, Tensor w) -> (Tensor, Tensor)"),
+        (scale.out, "tfi_test::scale.out(Tensor x, Scalar a, Tensor(a2!) y) -> ()"),
+    ],
+)
+def test_schema_follows_the_declaration(operator: Op, schema: str):
+    assert str(operator.overload._schema) == schema
+    assert schema in repr(operator)
+
+
+def test_scalars_have_the_type_of_their_declaration():
+    source = (
+        'extern "C" __global__ void numbers(const float* x, float* y, int i, unsigned long long u, bool b, double d) '
+        "{ *y = *x + i + u + b + d; }"
+    )
+    spec = tfi.KernelSpec(source, "numbers", outputs={"y": "x"}, config=tfi.LaunchConfig(1, 1))
+    numbers = op(spec, "tfi_test::numbers")
+    schema = "(Tensor x, SymInt i, SymInt u, bool b, float d) -> Tensor"
+    assert str(numbers.overload._schema).endswith(schema)
+    x = torch.ones(1)
+    assert numbers(x, 1, 2, True, 0.5).item() == numbers.overload(x, 1, 2, True, 0.5).item() == 5.5
+
+
+def test_values_are_those_of_torch(device: str):
+    x, w = torch.rand(2, 3, 5, dtype=torch.float64, device=device)
+    y, factor = norm_rows(x, w[0])
+    expected = torch.nn.functional.rms_norm(x, (5,), w[0], 1e-6)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close(factor, (x.square().mean(-1) + 1e-6).rsqrt())
+    assert torch.equal(product(x, w), x * w)
+    assert count_all(x - 0.5).item() == (x > 0.5).sum().item()
+
+
+def test_in_place_operator_changes_its_argument_and_returns_nothing(device: str):
+    x, y = torch.ones(7, device=device), torch.full((7,), 3.0, device=device)
+    assert axpy(2.0, x, y) is None
+    assert (y.tolist(), x.tolist(), y._version, x._version) == ([5.0] * 7, [1.0] * 7, 1, 0)
+
+
+def test_in_place_operator_counts_one_write_through_the_dispatcher(device: str):
+    x, y = torch.ones(7, device=device), torch.zeros(7, device=device)
+    axpy.overload(2.0, x, y)
+    assert (y.tolist(), y._version) == ([2.0] * 7, 1)
+
+
+def test_out_operator_fills_the_tensors_given(device: str):
+    x, y = torch.rand(4, 5, device=device), torch.zeros(4, 5, device=device)
+    assert scale.out(x, 3.0, y) is None
+    assert torch.equal(y, 3 * x)
+
+
+@pytest.mark.parametrize("call", [scale.out, scale.out.overload])
+@pytest.mark.parametrize(
+    ("made", "cls"),
+    [
+        (torch.zeros(4, 4), tfi.ValidationError),
+        (torch.zeros(4, 5, dtype=torch.float64), tfi.DTypeError),
+        (torch.zeros(5, 4).t(), tfi.LayoutError),
+    ],
+)
+def test_out_operator_refuses_other_tensors(call: Op, made: torch.Tensor, cls: type):
+    with pytest.raises(cls, match=r"\by\b"):
+        call(torch.rand(4, 5), 3.0, made)
+    assert not made.any()
+
+
+def test_number_that_no_rule_looks_at_makes_no_plan_of_its_own(device: str):
+    x = torch.ones(3, device=device)
+    assert [scale(x, factor).sum().item() for factor in (1, 2.0, 0.5)] == [3.0, 6.0, 1.5]
+
+
+def test_plan_follows_shape_type_and_device(device: str):
+    for shape in ((3,), (2, 3), (3, 2), ()):
+        for dtype in (torch.float32, torch.float64):
+            x = torch.ones(shape, dtype=dtype, device=device)
+            y = scale(x, 2.0)
+            assert (y.shape, y.dtype, y.device) == (x.shape, x.dtype, x.device)
+            assert torch.equal(y, 2 * x)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_zero_elements(shape: tuple[int, ...], device: str):
+    x = torch.zeros(shape, device=device, requires_grad=True)
+    y = scale(x, 2.0)
+    y.sum().backward()
+    assert y.shape == x.grad.shape == shape
+    assert sum_rows(torch.zeros(0, 4, device=device)).shape == (0,)
+
+
+def test_no_axes(device: str):
+    x = torch.tensor(2.5, device=device, requires_grad=True)
+    y = scale(x, 2.0)
+    y.backward()
+    assert (y.shape, y.item(), x.grad.item()) == ((), 5.0, 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8])
+def test_element_types(dtype: torch.dtype, device: str):
+    x = torch.arange(6, device=device).to(dtype)
+    assert torch.equal(scale(x, 3), x * 3)
+
+
+def test_float8_and_complex_pass_through_kernels_that_take_them(device: str):
+    source = """
+    extern "C" __global__ void bytes(const unsigned char* x, unsigned char* y) { y[threadIdx.x] = x[threadIdx.x]; }
+    extern "C" __global__ void parts(const float2* z, float* y) { y[threadIdx.x] = z[threadIdx.x].y; }
+    """
+    four = tfi.LaunchConfig(1, 4)
+    parts = op(
+        tfi.KernelSpec(source, "parts", outputs={"y": lambda z: z.shape}, config=four), f"tfi_test::parts_{device}"
+    )
+    z = torch.complex(torch.zeros(4), torch.arange(4.0)).to(device)
+    assert parts(z).tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert parts(z.conj()).tolist() == [0.0, -1.0, -2.0, -3.0]
+    copies = op(tfi.KernelSpec(source, "bytes", outputs={"y": "x"}, config=four), f"tfi_test::bytes_{device}")
+    x = torch.arange(4.0, device=device).to(torch.float8_e4m3fn)
+    assert torch.equal(copies(x.view(torch.uint8)).view(torch.float8_e4m3fn).float(), x.float())
+
+
+@pytest.mark.parametrize("call", [scale, scale.overload])
+def test_reads_any_strides_and_lazy_bits(call: Op, device: str):
+    x = torch.rand(4, 5, 3, device=device)
+    flipped = torch.view_as_complex(torch.rand(5, 2, device=device)).conj().imag
+    image = torch.rand(2, 3, 4, 5, device=device).to(memory_format=torch.channels_last)
+    for view in (x.t() if x.ndim == 2 else x.permute(2, 0, 1), x[1:, ::2], x[2, 1], x[:, :1].expand(4, 5, 3), flipped):
+        assert torch.equal(call(view, 2.0), view * 2)
+    assert torch.equal(call(image, 2.0), image * 2)
+    assert call(image, 2.0).is_contiguous()
+
+
+def test_written_tensor_must_be_compact(device: str):
+    x, y = torch.ones(4, 5, device=device), torch.zeros(5, 4, device=device)
+    with pytest.raises(tfi.LayoutError, match=r"\by\b"):
+        axpy(1.0, x, y.t())
+    assert not y.any()
+
+
+def test_view_with_an_offset_is_written_where_it_is(device: str):
+    x, y = torch.ones(4, device=device), torch.zeros(12, device=device)
+    axpy(1.0, x, y[4:8])
+    assert y.tolist() == [0.0] * 4 + [1.0] * 4 + [0.0] * 4
+
+
+@pytest.mark.parametrize("call", [axpy, axpy.overload])
+def test_other_element_type_is_refused_by_name(call: Op, device: str):
+    y = torch.zeros(3, dtype=torch.float64, device=device)
+    with pytest.raises(tfi.DTypeError, match=r"\by\b"):
+        call(1.0, torch.ones(3, device=device), y)
+    assert not y.any()
+
+
+@pytest.mark.parametrize("call", [axpy, axpy.overload])
+def test_overlapping_arguments_are_refused(call: Op, device: str):
+    x = torch.ones(4, device=device)
+    with pytest.raises(tfi.AliasError):
+        call(1.0, x[:3], x[1:])
+    assert x.tolist() == [1.0] * 4
+
+
+def test_inference_mode(device: str):
+    with torch.inference_mode():
+        x, y = torch.ones(3, device=device), torch.zeros(3, device=device)
+        assert scale(x, 2.0).is_inference()
+        axpy(2.0, x, y)
+    assert y.tolist() == [2.0] * 3
+
+
+class Tagged(torch.Tensor):
+    """A subclass that keeps its type."""
+
+
+def test_subclass_is_kept(device: str):
+    y = scale(torch.ones(3, device=device).as_subclass(Tagged), 2.0)
+    assert (type(y), y.tolist()) == (Tagged, [2.0] * 3)
+
+
+def test_parameter_gives_a_plain_tensor(device: str):
+    parameter = torch.nn.Parameter(torch.ones(3, device=device))
+    with torch.no_grad():
+        y = scale(parameter, 2.0)
+    assert (type(y), y.requires_grad) == (torch.Tensor, False)
+    assert scale(parameter, 2.0).requires_grad
+
+
+def test_dispatch_mode_sees_the_operator():
+    seen = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        scale(torch.ones(3), 2.0)
+    assert scale.overload in seen
+
+
+def test_fake_and_meta_tensors_give_shapes_without_data():
+    with torch._subclasses.FakeTensorMode():
+        y, factor = norm_rows(torch.empty(4, 5, device="cuda"), torch.empty(5, device="cuda"))
+    assert (y.shape, factor.shape, y.device.type) == ((4, 5), (4,), "cuda")
+    assert scale(torch.empty(4, 5, device="meta"), 2.0).shape == (4, 5)
+
+
+def test_autocast_casts_where_it_is_declared(device: str):
+    x = torch.ones(3, device=device)
+    with torch.autocast(device, dtype=torch.float16):
+        assert half(x, 2.0).dtype == torch.bfloat16
+        assert scale(x, 2.0).dtype == torch.float32
+    assert half(x, 2.0).dtype == torch.float32
+
+
+def test_keywords_are_the_declared_names(device: str):
+    assert scale(a=2.0, x=torch.ones(2, device=device)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["tfi_test::scale", "aten::mul"])
+def test_taken_name_is_refused(name: str):
+    with pytest.raises(tfi.ValidationError, match="registered already") as error:
+        op(flat("product", {"y": "x"}), name)
+    assert (error.value.argument, error.value.actual) == ("name", name)
+
+
+@pytest.mark.parametrize("name", ["scale", "a::b::c", "a::b.c", "a::", "", 3])
+def test_name_without_a_library_is_refused(name: object):
+    with pytest.raises(tfi.ValidationError) as error:
+        op(flat("scale", {"y": "x"}), name)
+    assert error.value.argument == "name"
+
+
+@pytest.mark.parametrize(
+    ("changes", "argument"),
+    [
+        ({"vmap": ["q"]}, "vmap"),
+        ({"vmap": ["a"]}, "vmap"),
+        ({"backward": constant}, "backward"),
+        ({"schema": "(Tensor x) -> Tensor"}, "schema"),
+    ],
+)
+def test_rule_that_does_not_fit_is_refused_before_anything_is_registered(changes: dict, argument: str):
+    with pytest.raises(tfi.ValidationError) as error:
+        op(flat("scale", {"y": "x"}), "tfi_test::unfit", **changes)
+    assert error.value.argument == argument
+    assert not hasattr(torch.ops.tfi_test, "unfit")
+
+
+def test_kernel_without_a_tensor_is_refused():
+    spec = tfi.KernelSpec('extern "C" __global__ void k(int n) {}', "k", config=tfi.LaunchConfig(1, 1))
+    with pytest.raises(tfi.ValidationError, match="where to run"):
+        op(spec, "tfi_test::nowhere")
+
+
+def test_struct_argument_is_refused():
+    source = 'struct P { int a; }; extern "C" __global__ void k(const float* x, P p) {}'
+    with pytest.raises(tfi.UnsupportedError) as error:
+        op(tfi.KernelSpec(source, "k", config=tfi.LaunchConfig(1, 1)), "tfi_test::struct")
+    assert error.value.argument == "p"
+
+
+def test_op_is_made_by_op_only():
+    with pytest.raises(tfi.RuntimeStateError):
+        Op()
+
+
+def test_module_with_an_operator_can_be_copied_and_pickled(device: str):
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return scale(x, 2.0)
+
+    module = Scaled()
+    assert copy.deepcopy(module)(torch.ones(1, device=device)).item() == 2.0
+    assert pickle.loads(pickle.dumps(scale)) is scale
+    assert copy.deepcopy(scale) is scale
+
+
+def test_function_under_a_schema(device: str):
+    def launch(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = x.new_empty(x.shape)
+        with tfi.session(like=x) as s:
+            kernel = s.compile_nvrtc(FLAT, tfi.NvrtcOptions(name_expressions=("scale<float>",)))
+            config = tfi.LaunchConfig.flat(x.numel())
+            s.launch(kernel.function("scale<float>"), config, [x.contiguous(), y, float(n), x.numel()])
+        return y
+
+    times = op(
+        launch,
+        f"tfi_test::times_{device}",
+        schema="(Tensor x, int n) -> Tensor",
+        fake=lambda x, n: x.new_empty(x.shape),
+        backward=lambda ctx, grad: (times(grad, ctx.n), None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "n", inputs[1]),
+    )
+    x = torch.ones(3, device=device, requires_grad=True)
+    times(x, 4).sum().backward()
+    assert x.grad.tolist() == [4.0] * 3
+    assert set(torch.library.opcheck(times.overload, (x, 4)).values()) == {"SUCCESS"}
+    assert torch.vmap(times, in_dims=(0, None))(torch.ones(2, 3, device=device), 2).sum().item() == 12.0
+    with torch.no_grad():
+        assert times(x, 2).tolist() == [2.0] * 3
+
+
+def test_bypass_can_be_turned_off():
+    done = in_subprocess(f"""
+        import os, sys
+        os.environ["TENFERRO_TORCH_BYPASS"] = "0"
+        sys.path.insert(0, {__file__.rpartition("/")[0]!r})
+        import torch
+        from torch_operators import scale
+        with torch.profiler.profile() as profile:
+            print(scale(torch.ones(3), 2.0).tolist())
+        print("tfi_test::scale" in {{event.key for event in profile.key_averages()}})
+    """)
+    assert done.stdout.split("\n")[:2] == ["[2.0, 2.0, 2.0]", "True"], done.stderr
