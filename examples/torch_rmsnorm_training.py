@@ -175,8 +175,8 @@ class Transformer(nn.Module):
 
 def sums_in_words() -> str:
     """Return the text: all sums of two digits, written out."""
-    digits = "zero one two three four five six seven eight nine".split()
-    teens = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen".split()
+    digits = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    teens = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"]
     names = [*digits, *teens]
     return "".join(
         f"{names[a]} and {names[b]} make {names[a + b]}. " for a, b in itertools.product(range(10), repeat=2)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from support import in_subprocess
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch_operators import axpy, constant, norm_rows, product, scale, sum_rows
 
 import tenferro_interop as tfi
-from support import in_subprocess
 
 # PyTorch's own rules for forward mode are scripted when they are first asked for.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")

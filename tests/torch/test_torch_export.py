@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch_operators import axpy, norm_rows, scale
-
 from support import in_subprocess
+from torch_operators import axpy, norm_rows, scale
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:torch.*", "ignore::FutureWarning:torch.*", "ignore::UserWarning:torch.export.*"

@@ -7,10 +7,10 @@ import pickle
 
 import pytest
 import torch
+from support import in_subprocess
 from torch_operators import EVERY, FLAT, axpy, constant, count_all, flat, half, norm_rows, product, scale, sum_rows
 
 import tenferro_interop as tfi
-from support import in_subprocess
 from tenferro_interop_torch import Op, op
 
 
