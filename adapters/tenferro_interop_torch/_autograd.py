@@ -46,7 +46,7 @@ def autograd_kernel(overload: Any, backward: Backward, setup_context: SetupConte
     mutates = overload._schema.is_mutable
     name = overload.name()
     function = _function(overload, backward, setup_context)
-    below = torch._C._after_autograd_keyset
+    below, transforms = torch._C._after_autograd_keyset, torch._C._are_functorch_transforms_active
 
     def kernel(keyset: Any, *args: Any) -> Any:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
@@ -55,6 +55,8 @@ def autograd_kernel(overload: Any, backward: Backward, setup_context: SetupConte
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             if mutates:
                 _refuse_recorded_write(name)
+            if not transforms():
+                return function.apply(keyset, *args)
             with enable_single_level_autograd_function():
                 return function.apply(keyset, *args)
         with torch._C._AutoDispatchBelowAutograd():
@@ -65,14 +67,19 @@ def autograd_kernel(overload: Any, backward: Backward, setup_context: SetupConte
 
 def _function(overload: Any, backward: Backward, setup_context: SetupContext) -> Any:
     name, below = overload.name(), torch._C._after_autograd_keyset
+    transforms = torch._C._are_functorch_transforms_active
     names = [argument.name for argument in overload._schema.arguments]
 
     class Recorded(_SingleLevelFunction):
         @staticmethod
         def forward(ctx: Any, keyset: Any, *args: Any) -> Any:
-            modes = torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True)
-            with modes[0], modes[1], torch._C._AutoDispatchBelowAutograd():
-                output = overload.redispatch(keyset & below, *args)
+            if transforms():
+                modes = torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True)
+                with modes[0], modes[1], torch._C._AutoDispatchBelowAutograd():
+                    output = overload.redispatch(keyset & below, *args)
+            else:
+                with torch._C._AutoDispatchBelowAutograd():
+                    output = overload.redispatch(keyset & below, *args)
             setup_context(ctx, args, output)
             return output
 

@@ -27,6 +27,7 @@ _TEXT = """
 def make(overload, plans, plan_of, session, empty, empty_like, is_compiling, modes, functions, transforms,
          recording, autocast, forward_ad, Tensor, Parameter, refused):
     def run({names}):
+        {compact}
         plan = plans.get(({key}))
         if plan is None:
             plan = plan_of(({key}), {names})
@@ -103,7 +104,7 @@ def fake_of(form: Form) -> Callable[..., Any]:
 
 
 def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return (kernel for the dispatcher, eager call)."""
+    """Return (kernel for the dispatcher, for which tensors that are only read may have any strides; eager call)."""
     plans: dict[Any, tuple[Any, ...]] = {}
     space: dict[str, Any] = {}
     exec(_fill(form, autocast), space)
@@ -113,7 +114,7 @@ def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[...
         torch._C._is_any_autocast_enabled, forward_ad, torch.Tensor, torch.nn.Parameter,
         (tfi.ValidationError, tfi.UnsupportedError),
     )  # fmt: skip
-    return _compact(run, form), call if bypass_is_possible() else lambda self, *args: overload(*args)
+    return run, call if bypass_is_possible() else lambda self, *args: overload(*args)
 
 
 def _fill(form: Form, autocast: bool) -> str:
@@ -130,7 +131,8 @@ def _fill(form: Form, autocast: bool) -> str:
         names=", ".join(p.name for p in form.arguments),
         key="".join(f"{part}, " for part in _key(form)),
         plan=", ".join(["function", "config", *fields, *values]),
-        made="; ".join(made),
+        compact="; ".join(f"{p.name} = {p.name}.contiguous()" for p in form.arguments if p.role == "input") or "pass",
+        made="; ".join(made) or "pass",
         like=like,
         launched="".join(f"{p.name}, " for p in spec.parameters),
         result=", ".join(form.makes) or "None",
@@ -194,13 +196,3 @@ def _require_equal(spec: tfi.KernelSpec, name: str, given: tfi.TensorSpec, plann
             f"argument {name!r} of kernel {spec.name!r} must have shape {planned.shape}, got {given.shape}",
             op="op", argument=name, expected=planned.shape, actual=given.shape,
         )  # fmt: skip
-
-
-def _compact(run: Callable[..., Any], form: Form) -> Callable[..., Any]:
-    """Return the kernel for the dispatcher: tensors that are only read may have any strides."""
-    reads = [p.role == "input" for p in form.arguments]
-
-    def kernel(*args: Any) -> Any:
-        return run(*(arg.contiguous() if read else arg for arg, read in zip(args, reads, strict=True)))
-
-    return kernel
