@@ -110,8 +110,8 @@ def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[...
     exec(_fill(form, autocast), space)
     run, call = space["make"](
         overload, plans, _planner(form, plans), tfi.session, torch.empty_strided, torch.empty_like,
-        torch.compiler.is_dynamo_compiling, *(getattr(torch._C, name, None) for name in _PRIVATE), torch.is_grad_enabled,
-        torch._C._is_any_autocast_enabled, forward_ad, torch.Tensor, torch.nn.Parameter,
+        torch.compiler.is_dynamo_compiling, *(getattr(torch._C, name, None) for name in _PRIVATE),
+        torch.is_grad_enabled, torch._C._is_any_autocast_enabled, forward_ad, torch.Tensor, torch.nn.Parameter,
         (tfi.ValidationError, tfi.UnsupportedError),
     )  # fmt: skip
     return run, call if bypass_is_possible() else lambda self, *args: overload(*args)
