@@ -44,12 +44,15 @@ def missing_derivative(name: str) -> Backward:
 def autograd_kernel(overload: Any, backward: Backward, setup_context: SetupContext) -> Callable[..., Any]:
     """Return the kernel for the Autograd key."""
     mutates = overload._schema.is_mutable
+    count = sum(argument.type.kind() == "TensorType" for argument in overload._schema.arguments)
     name = overload.name()
     function = _function(overload, backward, setup_context)
     below, transforms = torch._C._after_autograd_keyset, torch._C._are_functorch_transforms_active
 
     def kernel(keyset: Any, *args: Any) -> Any:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if len(tensors) != count:
+            _refuse_no_tensor(overload, args)
         if forward_ad._current_level >= 0:
             _refuse_tangents(name, tensors)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
@@ -111,6 +114,17 @@ def _require_gradients(name: str, names: Sequence[str], needed: Sequence[bool], 
             argument=missing[0],
             actual=missing,
         )
+
+
+def _refuse_no_tensor(overload: Any, args: Sequence[Any]) -> None:
+    """Raise for None, which PyTorch takes for any tensor."""
+    for argument, given in zip(overload._schema.arguments, args, strict=True):
+        if argument.type.kind() == "TensorType" and given is None:
+            raise tfi.ValidationError(
+                f"argument {argument.name!r} of operator {overload.name()!r} must be a tensor, got None",
+                op="op",
+                argument=argument.name,
+            )
 
 
 def _refuse_tangents(name: str, tensors: Sequence[torch.Tensor]) -> None:

@@ -22,9 +22,9 @@ import tenferro_interop as tfi
 from ._dtypes import described, to_torch
 
 _MAX_PLANS = 256
-_PRIVATE = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_are_functorch_transforms_active")
+_PRIVATE = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_are_functorch_transforms_active", "_is_tracing")
 _TEXT = """
-def make(overload, plans, plan_of, session, empty, empty_like, is_compiling, modes, functions, transforms,
+def make(overload, plans, plan_of, session, empty, empty_like, is_compiling, modes, functions, transforms, is_tracing,
          recording, autocast, forward_ad, Tensor, Parameter, refused):
     def run({names}):
         {compact}
@@ -38,8 +38,8 @@ def make(overload, plans, plan_of, session, empty, empty_like, is_compiling, mod
         return {result}
 
     def call(self, {names}):
-        if (is_compiling() or modes() or functions() or transforms() or forward_ad._current_level >= 0{autocast}
-                or {types} or ({recorded}) and recording()):
+        if (is_compiling() or modes() or functions() or transforms() or is_tracing() or forward_ad._current_level >= 0
+                {autocast} or {types} or ({recorded}) and recording()):
             return overload({names})
         try:
             plan = plans.get(({key}))
@@ -89,11 +89,12 @@ def bypass_is_possible() -> bool:
 
 def fake_of(form: Form) -> Callable[..., Any]:
     """Return the function that makes the outputs' shapes without data."""
-    spec, names = form.spec, [p.name for p in form.arguments]
+    spec, names, tensors = form.spec, [p.name for p in form.arguments], form.tensors
 
     def fake(*args: Any) -> Any:
         given = dict(zip(names, args, strict=True))
         known = {p.name: described(given[p.name]) if p.is_tensor else given[p.name] for p in spec.arguments}
+        _require_one_device(spec, {name: given[name].device for name in tensors})
         if not form.makes:
             return None
         like, outputs = given[form.tensors[0]], spec.output_specs(known)
@@ -101,6 +102,19 @@ def fake_of(form: Form) -> Callable[..., Any]:
         return made[0] if len(made) == 1 else made
 
     return fake
+
+
+def _require_one_device(spec: tfi.KernelSpec, devices: dict[str, torch.device]) -> None:
+    first, *others = devices.items()
+    for name, device in others:
+        if device != first[1]:
+            raise tfi.ValidationError(
+                f"argument {name!r} of kernel {spec.name!r} must be on {first[1]}, where {first[0]!r} is, got {device}",
+                op="op",
+                argument=name,
+                expected=first[1],
+                actual=device,
+            )
 
 
 def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -114,6 +128,7 @@ def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[...
         torch.is_grad_enabled, torch._C._is_any_autocast_enabled, forward_ad, torch.Tensor, torch.nn.Parameter,
         (tfi.ValidationError, tfi.UnsupportedError),
     )  # fmt: skip
+    call.__name__ = call.__qualname__ = overload.name()
     return run, call if bypass_is_possible() else lambda self, *args: overload(*args)
 
 
@@ -136,7 +151,7 @@ def _fill(form: Form, autocast: bool) -> str:
         like=like,
         launched="".join(f"{p.name}, " for p in spec.parameters),
         result=", ".join(form.makes) or "None",
-        autocast=" or autocast()" if autocast else "",
+        autocast="or autocast()" if autocast else "",
         types=" or ".join(f"(type({n}) is not Tensor and type({n}) is not Parameter)" for n in form.tensors),
         recorded=" or ".join(f"{n}.requires_grad" for n in form.tensors),
     )

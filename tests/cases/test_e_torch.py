@@ -56,7 +56,13 @@ def test_case_054_import_and_launch_inside_a_capture():
     assert (before, y.sum().item()) == (0.0, 3.0 * COUNT)
 
 
-def test_case_057_per_thread_default_stream_is_refused():
+def test_case_057_reference_to_the_per_thread_default_stream_is_refused():
+    with pytest.raises(tfi.UnsupportedError, match="every thread"):
+        tfi.StreamRef.from_handle(2)
+
+
+@pytest.mark.gpu
+def test_case_057_session_on_the_per_thread_default_stream_is_refused():
     with pytest.raises(tfi.UnsupportedError, match="every thread"):
         tfi.session("cuda", stream=Stream(2))
 

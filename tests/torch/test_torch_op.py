@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -294,6 +295,59 @@ def test_struct_argument_is_refused():
     with pytest.raises(tfi.UnsupportedError) as error:
         op(tfi.KernelSpec(source, "k", config=tfi.LaunchConfig(1, 1)), "tfi_test::struct")
     assert error.value.argument == "p"
+
+
+@pytest.mark.parametrize("call", [product, product.overload])
+def test_none_for_a_tensor_is_refused_by_name(call: Op):
+    with pytest.raises(tfi.ValidationError) as error:
+        call(torch.ones(3), None)
+    assert error.value.argument == "w"
+
+
+@pytest.mark.parametrize("call", [product, product.overload])
+@pytest.mark.parametrize("where", ["meta", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_tensors_of_two_devices_are_refused(call: Op, where: str):
+    x, w = torch.ones(3), torch.ones(3, device=where)
+    with pytest.raises(tfi.ValidationError):
+        call(x, w)
+    with pytest.raises(tfi.ValidationError):
+        call(w, x)
+
+
+@pytest.mark.parametrize("args", [([1.0], 2.0), (torch.ones(1), "2"), (torch.ones(1),), (torch.ones(1), 2.0, 3.0)])
+def test_wrong_kind_of_argument_is_refused_with_the_operator_s_name(args: tuple):
+    with pytest.raises((TypeError, RuntimeError), match="tfi_test::scale"):
+        scale(*args)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_jit_trace_records_the_operator(device: str):
+    def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        axpy(2.0, x, y)
+        return scale(y, 3.0)
+
+    x = torch.ones(3, device=device)
+    traced = torch.jit.trace(write, (x, x.clone()), check_trace=False)
+    assert traced(10 * x, x.clone()).tolist() == [63.0] * 3
+
+
+def test_functionalize_takes_a_functional_operator(device: str):
+    x = torch.ones(3, device=device)
+    assert torch.func.functionalize(lambda x: scale(x, 2.0))(x).tolist() == [2.0] * 3
+
+
+def test_threads_share_an_operator(device: str):
+    def work(n: int) -> bool:
+        x = torch.full((n,), float(n), device=device)
+        return all(torch.equal(scale(x, float(k)), x * k) for k in range(50))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(1, 33)))
+
+
+def test_more_shapes_than_are_remembered(device: str):
+    for n in (*range(300), *range(300)):
+        assert constant(torch.ones(n, device=device), 2.0).shape == (n,)
 
 
 def test_op_is_made_by_op_only():
