@@ -28,7 +28,7 @@ from tenferro_interop_torch import op
 
 WIDTH, HEADS, LAYERS, CONTEXT, BATCH, STEPS = 64, 4, 2, 48, 16, 200
 EPSILON, CHUNK = 1e-6, 64
-TOLERANCE = 0.02  # of a loss between 3.4 and 0.4: float32 sums in another order, carried through all the steps
+TOLERANCE = 2e-3  # of a loss between 3.4 and 0.4: float32 sums in another order, carried through all the steps
 
 SOURCE = r"""
 // One warp a row; every lane gets the sum.

@@ -111,6 +111,8 @@ def op(
     is_spec = isinstance(kernel, tfi.KernelSpec)
     if is_spec is not (schema is None):
         raise _invalid("schema", "be given for a function, and for nothing else", schema)
+    if setup_context is not None and (backward is None or isinstance(backward, (Op, Sequence))):
+        raise _invalid("setup_context", "be given with a backward function, and with nothing else", setup_context)
     rules = _Rules(backward, setup_context, vmap, autocast)
     if isinstance(kernel, tfi.KernelSpec):
         return _of_spec(kernel, name, rules)

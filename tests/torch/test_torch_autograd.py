@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
-from torch_operators import axpy, constant, flat, norm_rows, product, scale, sum_rows
+from torch_operators import axpy, constant, exponential, flat, norm_rows, product, scale, sum_rows
 
 import tenferro_interop as tfi
 from tenferro_interop_torch import op
@@ -56,6 +56,23 @@ def test_func_grad_nests(x: torch.Tensor):
     third = torch.func.grad(lambda x: second(x).sum())
     for found, expected in ((first, 3 * x * x), (second, 6 * x), (third, 6 * torch.ones_like(x))):
         assert torch.allclose(found(x), expected)
+
+
+def test_output_kept_for_backward_is_differentiated_through(x: torch.Tensor):
+    def value(x: torch.Tensor) -> torch.Tensor:
+        return sum_rows(exponential(x))
+
+    expected = torch.exp(x)
+    assert torch.autograd.gradgradcheck(exponential, x.clone().requires_grad_())
+    first = torch.func.grad(value)
+    second = torch.func.grad(lambda x: first(x).sum())
+    third = torch.func.grad(lambda x: second(x).sum())
+    for found in (first, second, third):
+        assert torch.allclose(found(x), expected)
+    assert torch.allclose(torch.vmap(torch.func.jacrev(first))(x[None]), torch.diag(expected))
+    leaf = x.clone().requires_grad_()
+    first(leaf).sum().backward()
+    assert torch.allclose(leaf.grad, expected)
 
 
 def test_func_vjp_and_jacrev(x: torch.Tensor):

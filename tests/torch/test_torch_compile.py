@@ -9,7 +9,7 @@ import pytest
 import torch
 from support import in_subprocess
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch_operators import axpy, constant, norm_rows, product, scale, sum_rows
+from torch_operators import axpy, constant, exponential, norm_rows, product, scale, sum_rows
 
 import tenferro_interop as tfi
 
@@ -64,6 +64,15 @@ def test_transforms_inside_a_compiled_function(call: Callable, place: tuple[str,
     x = torch.rand(3, 4, dtype=torch.float64, device=device)
     f = torch.vmap(torch.func.grad(lambda x: sum_rows(call(call(x, x), x))))
     assert torch.allclose(torch.compile(f, backend=backend, fullgraph=True)(x), 3 * x * x)
+
+
+def test_output_kept_for_backward_inside_a_compiled_function(place: tuple[str, str]):
+    device, backend = place
+    x = torch.rand(4, dtype=torch.float64, device=device)
+    first = torch.func.grad(lambda x: sum_rows(exponential(x)))
+    second = torch.func.grad(lambda x: first(x).sum())
+    for found in (first, second):
+        assert torch.allclose(torch.compile(found, backend=backend, fullgraph=True)(x), torch.exp(x))
 
 
 def test_missing_derivative_is_named_inside_a_compiled_function(place: tuple[str, str]):

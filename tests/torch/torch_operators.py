@@ -14,6 +14,14 @@ template <class T> __global__ void scale(const T* x, T* y, T a, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i] * a;
 }
+template <class T> __global__ void exponential(const T* x, T* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = exp(x[i]);
+}
+template <class T> __global__ void exp_backward(const T* y, const T* grad_y, T* grad_x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) grad_x[i] = y[i] * grad_y[i];
+}
 template <class T> __global__ void product(const T* x, const T* w, T* y, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i] * w[i];
@@ -50,13 +58,13 @@ template <class T> __global__ void count_all(const T* x, int* total, int n) {
 """
 
 
-def flat(name: str, outputs: dict[str, str]) -> tfi.KernelSpec:
+def flat(name: str, outputs: dict[str, str], like: str = "x") -> tfi.KernelSpec:
     """Declare one of the kernels that take one thread an element."""
     return tfi.KernelSpec(
         FLAT,
-        f"{name}<{{x}}>",
+        f"{name}<{{{like}}}>",
         outputs=outputs,
-        values={"n": lambda x: x.size},
+        values={"n": (lambda x: x.size) if like == "x" else lambda y: y.size},
         config=lambda n: tfi.LaunchConfig.flat(n),
     )
 
@@ -93,6 +101,14 @@ product_backward = op(
     setup_context=_keep_all,
 )
 product = op(flat("product", {"y": "x"}), "tfi_test::product", backward=product_backward, vmap=["x", "w"])
+exp_backward = op(
+    flat("exp_backward", {"grad_x": "y"}, like="y"),
+    "tfi_test::exp_backward",
+    backward=lambda ctx, grad: tuple(product(grad, each) for each in reversed(ctx.saved_tensors)),
+    setup_context=_keep_all,
+    vmap=["y", "grad_y"],
+)
+exponential = op(flat("exponential", {"y": "x"}), "tfi_test::exponential", backward=exp_backward, vmap=["x"])
 axpy = op(flat("axpy", {}), "tfi_test::axpy")
 constant = op(flat("scale", {"y": "x"}), "tfi_test::constant")
 half = op(flat("scale", {"y": "x"}), "tfi_test::half", autocast=torch.bfloat16)
@@ -134,6 +150,7 @@ count_all = op(
 EVERY = {
     "scale": (scale, lambda x: (x, 2.0)),
     "product": (product, lambda x: (x, x + 1)),
+    "exponential": (exponential, lambda x: (x,)),
     "product_backward": (product_backward, lambda x: (x, x + 1, x + 2)),
     "axpy": (axpy, lambda x: (2.0, x, x + 1)),
     "norm_rows": (norm_rows, lambda x: (x, x[0])),
