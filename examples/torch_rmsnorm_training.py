@@ -28,7 +28,7 @@ from tenferro_interop_torch import op
 
 WIDTH, HEADS, LAYERS, CONTEXT, BATCH, STEPS = 64, 4, 2, 48, 16, 200
 EPSILON, CHUNK = 1e-6, 64
-TOLERANCE = 2e-3  # of a loss between 3.4 and 0.4: float32 sums in another order, carried through all the steps
+TOLERANCE = 5e-3  # of a loss between 3.4 and 0.4: float32 sums in another order, carried through all the steps
 
 SOURCE = r"""
 // One warp a row; every lane gets the sum.
@@ -99,7 +99,8 @@ grad_w = op(
 
 
 def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    """Keep what backward reads; nobody differentiates 1/rms."""
+    """Keep what backward reads; 1/rms itself is not to be differentiated."""
+    ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(inputs[0], inputs[1], output[1])
 
 

@@ -52,7 +52,7 @@ workers=()
 has xdist && workers=(-n 4)
 step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -p no:benchmark -m "not gpu" --ignore=tests/meta "${workers[@]}"
 for example in quickstart rmsnorm_softmax image_filter torch_rmsnorm_training; do
-  step "example-$example" 60 "$python" "examples/$example.py" --device cuda --out "$out/examples"
+  step "example-$example" 90 "$python" "examples/$example.py" --device cuda --out "$out/examples"
 done
 [ -e benchmarks/__main__.py ] && step benchmarks 170 "$python" -m benchmarks --out "$out"
 

@@ -180,6 +180,7 @@ def test_case_131_strides_are_the_same_in_eager_fake_and_compiled_calls(device: 
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*AccumulateGrad.*:UserWarning")
 def test_case_133_backward_runs_after_the_gradient_on_whatever_stream():
     x = torch.ones(1 << 20, device="cuda", requires_grad=True)
     first, second = torch.cuda.Stream(), torch.cuda.Stream()

@@ -153,6 +153,31 @@ def test_gradient_that_backward_leaves_out_is_named(device: str):
     assert error.value.argument == "w"
 
 
+def test_several_backward_operators_get_numbers_and_outputs_by_name(device: str):
+    source = """
+    extern "C" __global__ void forward(const float* x, const float* w, float* y, float a) { *y = a * *x * *w; }
+    extern "C" __global__ void by_x(const float* w, float a, const float* grad_y, float* grad_x) {
+      *grad_x = a * *w * *grad_y;
+    }
+    extern "C" __global__ void by_w(const float* y, const float* w, const float* grad_y, float* grad_w) {
+      *grad_w = *y / *w * *grad_y;
+    }
+    """
+    one = tfi.LaunchConfig(1, 1)
+
+    def declared(name: str, outputs: dict[str, str]) -> tfi.KernelSpec:
+        return tfi.KernelSpec(source, name, outputs=outputs, config=one)
+
+    by_x = op(declared("by_x", {"grad_x": "w"}), f"tfi_test::by_x_{device}")
+    by_w = op(declared("by_w", {"grad_w": "w"}), f"tfi_test::by_w_{device}")
+    forward = op(declared("forward", {"y": "x"}), f"tfi_test::forward_{device}", backward=[by_x, by_w])
+    x, w = torch.tensor([[3.0], [5.0]], device=device).requires_grad_()
+    value = forward(x, w, 2.0)
+    assert [grad.item() for grad in torch.autograd.grad(value, (x, w))] == [10.0, 6.0]
+    grads = torch.compile(torch.func.grad(lambda x, w: forward(x, w, 2.0).sum(), (0, 1)), backend="aot_eager")
+    assert [grad.item() for grad in grads(x.detach(), w.detach())] == [10.0, 6.0]
+
+
 def test_wrong_number_of_gradients_is_refused(device: str):
     short = op(flat("product", {"y": "x"}), f"tfi_test::short_{device}", backward=lambda ctx, grad: grad)
     with pytest.raises(tfi.ValidationError) as error:

@@ -14,7 +14,11 @@ from torch_operators import axpy, constant, exponential, norm_rows, product, sca
 import tenferro_interop as tfi
 
 # PyTorch's own rules for forward mode are scripted when they are first asked for.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script.*:DeprecationWarning",
+    "ignore::DeprecationWarning:torch.*",
+    "ignore::DeprecationWarning:triton.*",
+)
 HERE = str(Path(__file__).parent)
 
 

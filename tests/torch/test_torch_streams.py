@@ -11,6 +11,9 @@ from torch_operators import axpy, flat, product, scale, sum_rows
 import tenferro_interop as tfi
 from tenferro_interop_torch import external_stream, op
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*AccumulateGrad.*:UserWarning", "ignore::DeprecationWarning:torch.*", "ignore::DeprecationWarning:triton.*"
+)
 LONG = 50_000_000  # cycles, some 25 ms
 COUNT = 1 << 20
 
