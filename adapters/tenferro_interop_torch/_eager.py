@@ -129,7 +129,7 @@ def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[...
         (tfi.ValidationError, tfi.UnsupportedError),
     )  # fmt: skip
     call.__name__ = call.__qualname__ = overload.name()
-    return run, call if bypass_is_possible() else lambda self, *args: overload(*args)
+    return run, call if bypass_is_possible() else lambda _, *args, **named: overload(*args, **named)
 
 
 def _fill(form: Form, autocast: bool) -> str:

@@ -146,8 +146,9 @@ def test_inductor_cache_serves_another_process(tmp_path: Path):
         from torch_operators import scale
         x = torch.arange(3.0, device="cuda")
         y = torch.compile(lambda x: scale(x + 1, 2.0), fullgraph=True)(x)
-        print(y.tolist(), counters["inductor"]["fxgraph_cache_hit"])
+        hits = counters["inductor"]["fxgraph_cache_hit"], counters["aot_autograd"]["autograd_cache_hit"]
+        print(y.tolist(), any(hits))
     """
     first, second = in_subprocess(program), in_subprocess(program)
-    assert first.stdout == "[2.0, 4.0, 6.0] 0\n", first.stderr
-    assert second.stdout == "[2.0, 4.0, 6.0] 1\n", second.stderr
+    assert first.stdout == "[2.0, 4.0, 6.0] False\n", first.stderr
+    assert second.stdout == "[2.0, 4.0, 6.0] True\n", second.stderr

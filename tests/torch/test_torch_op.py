@@ -257,7 +257,7 @@ def test_bypass_can_be_turned_off():
         import torch
         from torch_operators import scale
         with torch.profiler.profile() as profile:
-            print(scale(torch.ones(3), 2.0).tolist())
+            print(scale(torch.ones(3), a=2.0).tolist())
         print("tfi_test::scale" in {{event.key for event in profile.key_averages()}})
     """)
     assert done.stdout.split("\n")[:2] == ["[2.0, 2.0, 2.0]", "True"], done.stderr
