@@ -1,6 +1,7 @@
 """The eager call of an operator: a function written for one declaration, as `dataclasses` writes `__init__`.
 
-A loop over the parameters would cost as much as the launch, so the text below names each of them.  A plan (kernel,
+A loop over the parameters would cost as much as the launch, so the text below names each of them; its own names begin
+with an underscore, since a kernel may call its parameters anything.  A plan (kernel,
 geometry, extents of the outputs, computed numbers) is looked up by what the declaration's rules look at.  Where nothing
 of PyTorch's dispatcher could matter (exact tensor types, no mode, no transform, no autograd, no autocast) the call goes
 to the kernel directly; what the kernel refuses there is given to the dispatcher, which resolves lazy bits and strides.
@@ -24,35 +25,35 @@ from ._dtypes import described, to_torch
 _MAX_PLANS = 256
 _PRIVATE = ("_len_torch_dispatch_stack", "_len_torch_function_stack", "_are_functorch_transforms_active", "_is_tracing")
 _TEXT = """
-def make(overload, plans, plan_of, session, empty, empty_like, is_compiling, modes, functions, transforms, is_tracing,
-         recording, autocast, forward_ad, Tensor, Parameter, refused):
+def make(_overload, _plans, _plan_of, _session, _empty, _empty_like, _is_compiling, _modes, _functions, _transforms,
+         _is_tracing, _recording, _autocast, _forward_ad, _Tensor, _Parameter, _refused, _type=type):
     def run({names}):
         {compact}
-        plan = plans.get(({key}))
-        if plan is None:
-            plan = plan_of(({key}), {names})
-        {plan} = plan
+        _plan = _plans.get(({key}))
+        if _plan is None:
+            _plan = _plan_of(({key}), {names})
+        {plan} = _plan
         {made}
-        with session(like={like}) as s:
-            s.launch(function, config, ({launched}))
+        with _session(like={like}) as _s:
+            _s.launch(_function, _config, ({launched}))
         return {result}
 
-    def call(self, {names}):
-        if (is_compiling() or modes() or functions() or transforms() or is_tracing() or forward_ad._current_level >= 0
-                {autocast} or {types} or ({recorded}) and recording()):
-            return overload({names})
+    def call(_self, {names}):
+        if (_is_compiling() or _modes() or _functions() or _transforms() or _is_tracing()
+                or _forward_ad._current_level >= 0 {autocast} or {types} or ({recorded}) and _recording()):
+            return _overload({names})
         try:
-            plan = plans.get(({key}))
-            if plan is None:
-                plan = plan_of(({key}), {names})
-            {plan} = plan
+            _plan = _plans.get(({key}))
+            if _plan is None:
+                _plan = _plan_of(({key}), {names})
+            {plan} = _plan
             {made}
-            with session(like={like}) as s:
-                s.launch(function, config, ({launched}))
+            with _session(like={like}) as _s:
+                _s.launch(_function, _config, ({launched}))
             return {result}
-        except refused:
+        except _refused:
             pass
-        return overload({names})
+        return _overload({names})
 
     return run, call
 """
@@ -135,24 +136,24 @@ def write_calls(form: Form, overload: Any, autocast: bool) -> tuple[Callable[...
 def _fill(form: Form, autocast: bool) -> str:
     spec, like = form.spec, form.tensors[0]
     explicit, values = _explicit(form), [p.name for p in spec.parameters if p.role == "value"]
-    fields = [f"{name}_{field}" for name in explicit for field in ("shape", "strides", "dtype", "device")]
+    fields = [f"_{name}_{field}" for name in explicit for field in ("shape", "strides", "dtype", "device")]
     made = [
-        f"{n} = empty({n}_shape, {n}_strides, dtype={n}_dtype, device={n}_device)"
+        f"{n} = _empty(_{n}_shape, _{n}_strides, dtype=_{n}_dtype, device=_{n}_device)"
         if n in explicit
-        else f"{n} = empty_like({spec.made_like(n)})"
+        else f"{n} = _empty_like({spec.made_like(n)})"
         for n in form.makes
     ]
     return _TEXT.format(
         names=", ".join(p.name for p in form.arguments),
         key="".join(f"{part}, " for part in _key(form)),
-        plan=", ".join(["function", "config", *fields, *values]),
+        plan=", ".join(["_function", "_config", *fields, *values]),
         compact="; ".join(f"{p.name} = {p.name}.contiguous()" for p in form.arguments if p.role == "input") or "pass",
         made="; ".join(made) or "pass",
         like=like,
         launched="".join(f"{p.name}, " for p in spec.parameters),
         result=", ".join(form.makes) or "None",
-        autocast="or autocast()" if autocast else "",
-        types=" or ".join(f"(type({n}) is not Tensor and type({n}) is not Parameter)" for n in form.tensors),
+        autocast="or _autocast()" if autocast else "",
+        types=" or ".join(f"(_type({n}) is not _Tensor and _type({n}) is not _Parameter)" for n in form.tensors),
         recorded=" or ".join(f"{n}.requires_grad" for n in form.tensors),
     )
 

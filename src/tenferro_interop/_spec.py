@@ -59,7 +59,8 @@ class KernelSpec:
 
     The parameters are read from the source's text (or from `signature`, a C parameter list) and confirmed by the
     compiler when the kernel is first compiled.  ``const T*`` is read; ``T*`` is written: made by the call if `outputs`
-    names it, else passed by the caller and changed in place; anything else is a number.
+    names it, else passed by the caller and changed in place; anything else is a number.  A parameter whose name is a
+    word of Python, such as `in`, is called `in_` here.
 
     Args:
         source: CUDA C++.

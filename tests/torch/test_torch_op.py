@@ -61,6 +61,33 @@ def test_scalars_have_the_type_of_their_declaration():
     assert numbers(x, 1, 2, True, 0.5).item() == numbers.overload(x, 1, 2, True, 0.5).item() == 5.5
 
 
+def test_parameters_may_have_any_name(device: str):
+    source = """
+    template <class T> __global__ void named(const T* in, const T* self, const T* s, T* type, T* plan, int session,
+                                             float config, int function) {
+      *type = *in + *self + *s + session + config + function; *plan = *in;
+    }
+    """
+    named = op(
+        tfi.KernelSpec(
+            source,
+            "named<{in_}>",
+            outputs={"type": "self", "plan": lambda s: s.shape},
+            values={"function": lambda session: 10 * session},
+            config=lambda session: tfi.LaunchConfig(1, session),
+        ),
+        f"tfi_test::named_{device}",
+        vmap=["in_", "self", "s"],
+    )
+    x = torch.ones(1, device=device)
+    expected = [15.5, 1.0]
+    assert [y.item() for y in named(x, x, x, 1, config=1.5)] == expected
+    assert [y.item() for y in named.overload(x, x, x, 1, 1.5)] == expected
+    compiled = torch.compile(lambda x: named(x, x, x, 1, 1.5), backend="aot_eager", fullgraph=True)
+    assert [y.item() for y in compiled(x)] == expected
+    assert set(torch.library.opcheck(named.overload, (x, x, x, 1, 1.5)).values()) == {"SUCCESS"}
+
+
 def test_values_are_those_of_torch(device: str):
     x, w = torch.rand(2, 3, 5, dtype=torch.float64, device=device)
     y, factor = norm_rows(x, w[0])

@@ -227,3 +227,10 @@ def test_output_is_made_like_an_argument_only_where_type_and_shape_are_its():
     assert scale(outputs={"y": lambda x: x.shape}).made_like("y") is None
     source = 'extern "C" __global__ void narrow(const double* x, float* y) { *y = *x; }'
     assert KernelSpec(source, "narrow", outputs={"y": "x"}, config=LaunchConfig(1, 1)).made_like("y") is None
+
+
+def test_parameter_named_by_a_word_of_python_gets_an_underscore():
+    source = """template <class T> __global__ void k(const T* in, T* out, int is) { *out = *in + is; }"""
+    spec = KernelSpec(source, "k<{in_}>", outputs={"out": "in_"}, config=lambda in_: LaunchConfig(1, 1))
+    assert [p.name for p in spec.parameters] == ["in_", "out", "is_"]
+    assert spec(np.array([2.5]), is_=2).tolist() == [4.5]
