@@ -12,7 +12,7 @@ import torch
 
 import tenferro_interop as tfi
 
-from . import bench_checks, bench_compile, bench_intake, bench_launch, bench_threads
+from . import bench_checks, bench_compile, bench_intake, bench_launch, bench_threads, bench_torch_op
 from ._report import plot, table
 
 
@@ -42,10 +42,14 @@ def main() -> None:
     bench_compile.run(results)
     bench_threads.run(results)
     bench_checks.run(results)
-    document = {"machine": _machine(), "unit": "ns", "results": results}
+    operators: dict[str, dict[str, float]] = {}
+    bench_torch_op.run(operators)
+    document = {"machine": _machine(), "unit": "ns", "results": results, "torch operators": operators}
     (arguments.out / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
     plot(results, arguments.out / "launch.svg")
     print(table(results))
+    print("\nPyTorch operators; the ratio is to torch.mul\n")
+    print(table(operators))
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ step tests-gpu 130 "$python" -m pytest tests -q -p no:cacheprovider -m gpu
 workers=()
 has xdist && workers=(-n 4)
 step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -p no:benchmark -m "not gpu" --ignore=tests/meta "${workers[@]}"
-for example in quickstart rmsnorm_softmax image_filter; do
-  step "example-$example" 25 "$python" "examples/$example.py" --device cuda --out "$out/examples"
+for example in quickstart rmsnorm_softmax image_filter torch_rmsnorm_training; do
+  step "example-$example" 90 "$python" "examples/$example.py" --device cuda --out "$out/examples"
 done
 [ -e benchmarks/__main__.py ] && step benchmarks 170 "$python" -m benchmarks --out "$out"
 
-for log in example-rmsnorm_softmax benchmarks; do
+for log in example-rmsnorm_softmax example-torch_rmsnorm_training benchmarks; do
   [ -e "$out/$log.log" ] && printf '\n## %s\n\n```text\n%s\n```\n' "$log" "$(tail -n 60 "$out/$log.log")" >>"$summary"
 done
 for log in tests-gpu tests-rest; do

@@ -59,7 +59,8 @@ class KernelSpec:
 
     The parameters are read from the source's text (or from `signature`, a C parameter list) and confirmed by the
     compiler when the kernel is first compiled.  ``const T*`` is read; ``T*`` is written: made by the call if `outputs`
-    names it, else passed by the caller and changed in place; anything else is a number.
+    names it, else passed by the caller and changed in place; anything else is a number.  A parameter whose name is a
+    word of Python, such as `in`, is called `in_` here.
 
     Args:
         source: CUDA C++.
@@ -109,6 +110,9 @@ class KernelSpec:
         self.source, self.name = source, name
         self.options = options or NvrtcOptions()
         self._outputs, self._values = dict(outputs or {}), dict(values or {})
+        self._used = set(PLACEHOLDER.findall(name)) | {rule for rule in self._outputs.values() if isinstance(rule, str)}
+        for rule in (config, *self._outputs.values(), *self._values.values()):
+            self._used.update(inspect.signature(rule).parameters if callable(rule) else ())
         self.parameters = read_parameters(source, name, signature, tuple(self._outputs), tuple(self._values))
         passed = {p.name for p in self.parameters if p.role in ("input", "inout", "scalar")}
         self._shape_rules = {key: _rule(f"outputs[{key!r}]", rule, passed) for key, rule in self._outputs.items()}
@@ -129,6 +133,23 @@ class KernelSpec:
     def arguments(self) -> tuple[SpecParameter, ...]:
         """The parameters that a caller passes, in the kernel's order."""
         return tuple(p for p in self.parameters if p.role in ("input", "inout", "scalar"))
+
+    @functools.cached_property
+    def planned_by(self) -> tuple[str, ...]:
+        """Names of the arguments that decide what a call comes to, in the kernel's order.
+
+        Calls that agree in these have equal plans.
+        """
+        self._used.update(p.dtype_of for p in self.parameters if p.role == "output" and p.dtype_of)
+        return tuple(p.name for p in self.arguments if p.name in self._used)
+
+    def made_like(self, output: str) -> str | None:
+        """Return the argument whose shape and element type the output has, if the declaration alone says so."""
+        rule, made = self._outputs[output], self._parameter(output)
+        if not isinstance(rule, str):
+            return None
+        like = self._parameter(rule)
+        return rule if (made.dtype, made.dtype_of) in ((None, None), (like.dtype, like.dtype_of)) else None
 
     @functools.cached_property
     def digest(self) -> str:

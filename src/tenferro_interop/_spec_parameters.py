@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def read_parameters(
     not hold and for outputs or values that are no such parameters.
     """
     lines = _declarations(source, name) if signature is None else tuple(ctype.split(signature))
-    declared = [ctype.parse(re.sub(r"=.*", "", line)) for line in lines]
+    declared = [_python_name(ctype.parse(re.sub(r"=.*", "", line))) for line in lines]
     bound = {_base_of(declared, argument): argument for argument in PLACEHOLDER.findall(name)}
     parameters = tuple(
         _parameter(each, line, bound, outputs, values) for each, line in zip(declared, lines, strict=True)
@@ -85,6 +86,11 @@ def _declarations(source: str, name: str) -> tuple[str, ...]:
             candidates=sorted(found),
         )
     return found[plain]
+
+
+def _python_name(declared: ctype.Declaration) -> ctype.Declaration:
+    """Call a parameter `in` of the kernel `in_` in Python, where `in` could be no argument of a call or a rule."""
+    return declared._replace(name=declared.name + "_") if keyword.iskeyword(declared.name) else declared
 
 
 def _base_of(declared: Sequence[ctype.Declaration], argument: str) -> str:

@@ -11,7 +11,7 @@ from tenferro_interop import NvrtcOptions
 from tenferro_interop._nvrtc import compile_cubin
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ("quickstart", "rmsnorm_softmax", "image_filter")
+EXAMPLES = ("quickstart", "rmsnorm_softmax", "image_filter", "torch_rmsnorm_training")
 README = (ROOT / "README.md").read_text()
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 

@@ -211,3 +211,26 @@ def test_kernel_of_another_dtype_is_refused_and_the_spec_works_on():
         spec(np.zeros(3), total, count)
     spec(np.ones(3, "f4"), total, count)
     assert total.tolist() == [3.0]
+
+
+def test_plan_depends_on_what_the_rules_look_at():
+    assert scale().planned_by == ("x",)
+    assert scale(values={"n": lambda a: int(a)}).planned_by == ("x", "a")
+    spec = KernelSpec(BOTH, "both", values={"n": lambda x: x.size}, config=LaunchConfig(1, 1))
+    assert spec.planned_by == ("x",)
+    fixed = KernelSpec(BOTH, "both", config=lambda n: LaunchConfig.flat(n))
+    assert fixed.planned_by == ("n",)
+
+
+def test_output_is_made_like_an_argument_only_where_type_and_shape_are_its():
+    assert scale().made_like("y") == "x"
+    assert scale(outputs={"y": lambda x: x.shape}).made_like("y") is None
+    source = 'extern "C" __global__ void narrow(const double* x, float* y) { *y = *x; }'
+    assert KernelSpec(source, "narrow", outputs={"y": "x"}, config=LaunchConfig(1, 1)).made_like("y") is None
+
+
+def test_parameter_named_by_a_word_of_python_gets_an_underscore():
+    source = """template <class T> __global__ void k(const T* in, T* out, int is) { *out = *in + is; }"""
+    spec = KernelSpec(source, "k<{in_}>", outputs={"out": "in_"}, config=lambda in_: LaunchConfig(1, 1))
+    assert [p.name for p in spec.parameters] == ["in_", "out", "is_"]
+    assert spec(np.array([2.5]), is_=2).tolist() == [4.5]
