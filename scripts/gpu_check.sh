@@ -47,9 +47,9 @@ printf '\n| step | result | time | last line |\n|---|---|---|---|\n' | tee -a "$
 
 step install 60 "$python" -m pip install --quiet --no-build-isolation --no-deps -e .
 # Serial: these watch streams, memory and the context of the one GPU.
-step tests-gpu 130 "$python" -m pytest tests -q -p no:cacheprovider -m gpu
+step tests-gpu 200 "$python" -m pytest tests -q -p no:cacheprovider -m gpu
 workers=()
-has xdist && workers=(-n 4)
+has xdist && workers=(-n 8)
 step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -p no:benchmark -m "not gpu" --ignore=tests/meta "${workers[@]}"
 for example in quickstart rmsnorm_softmax image_filter torch_rmsnorm_training; do
   step "example-$example" 90 "$python" "examples/$example.py" --device cuda --out "$out/examples"
