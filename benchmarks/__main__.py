@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import json
 import platform
 from pathlib import Path
@@ -37,15 +38,16 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, dict[str, float]] = {}
-    bench_launch.run(results, with_peers=not arguments.no_peers)
-    bench_intake.run(results)
-    bench_compile.run(results)
-    bench_threads.run(results)
-    bench_checks.run(results)
     operators: dict[str, dict[str, float]] = {}
-    bench_torch_op.run(operators)
     document = {"machine": _machine(), "unit": "ns", "results": results, "torch operators": operators}
-    (arguments.out / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
+    parts = (
+        functools.partial(bench_launch.run, results, with_peers=not arguments.no_peers),
+        functools.partial(bench_torch_op.run, operators),
+        *(functools.partial(part.run, results) for part in (bench_intake, bench_compile, bench_threads, bench_checks)),
+    )
+    for part in parts:
+        part()
+        (arguments.out / "benchmarks.json").write_text(json.dumps(document, indent=1) + "\n")
     plot(results, arguments.out / "launch.svg")
     print(table(results))
     print("\nPyTorch operators; the ratio is to torch.mul\n")

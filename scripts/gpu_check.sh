@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs everything on a machine with a GPU, a Python that has the frameworks and the build tools, and no network.
 # Each step has its own time limit, and every step runs, also after a failed one.  Logs and summary.md go to ${OUT:-out}.
+# Tests and examples run side by side; what watches the whole GPU's memory, and the benchmarks, run alone.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -8,7 +9,7 @@ out=${OUT:-out}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 summary=$out/summary.md
-failed=0
+rm -f "$out/failed"
 export XLA_PYTHON_CLIENT_PREALLOCATE=false  # several frameworks share the GPU here
 
 # step NAME SECONDS COMMAND...: log to NAME.log, add a line to the summary.
@@ -17,7 +18,7 @@ step() {
   shift 2
   timeout --kill-after=5 "$limit" "$@" >"$out/$name.log" 2>&1 </dev/null
   code=$?
-  [ $code -eq 0 ] || failed=1
+  [ $code -eq 0 ] || echo "$name" >>"$out/failed"
   echo "| $name | $([ $code -eq 0 ] && echo ok || echo "**failed ($code)**") | $((SECONDS - start)) s | $(closing_line "$name") |" |
     tee -a "$summary"
 }
@@ -45,21 +46,33 @@ echo "# GPU check" >"$summary"
 versions 2>&1 | sed 's/^/- /' | tee -a "$summary"
 printf '\n| step | result | time | last line |\n|---|---|---|---|\n' | tee -a "$summary"
 
+run_tests() { # NAME SECONDS ARGUMENTS...
+  step "$1" "$2" "$python" -m pytest -q -p no:cacheprovider -p no:benchmark "${@:3}"
+}
+
+run_examples() {
+  for example in quickstart rmsnorm_softmax image_filter torch_rmsnorm_training; do
+    step "example-$example" 120 "$python" "examples/$example.py" --device cuda --out "$out/examples"
+  done
+}
+
 step install 60 "$python" -m pip install --quiet --no-build-isolation --no-deps -e .
-# Serial: these watch streams, memory and the context of the one GPU.
-step tests-gpu 200 "$python" -m pytest tests -q -p no:cacheprovider -m gpu
 workers=()
-has xdist && workers=(-n 8)
-step tests-rest 110 "$python" -m pytest tests -q -p no:cacheprovider -p no:benchmark -m "not gpu" --ignore=tests/meta "${workers[@]}"
-for example in quickstart rmsnorm_softmax image_filter torch_rmsnorm_training; do
-  step "example-$example" 90 "$python" "examples/$example.py" --device cuda --out "$out/examples"
-done
-[ -e benchmarks/__main__.py ] && step benchmarks 170 "$python" -m benchmarks --out "$out"
+has xdist && workers=(-n 6)
+run_tests tests-gpu 220 -m gpu tests --ignore=tests/gpu --ignore=tests/torch &
+run_tests tests-torch-gpu 220 -m gpu tests/torch &
+run_tests tests-rest 220 -m "not gpu" tests --ignore=tests/meta "${workers[@]}" &
+run_examples &
+step build-a-peer 120 "$python" -c "import torch; from benchmarks._peers import torch_extension as make
+x = torch.zeros(256, device='cuda'); make(x, x, 0)" &
+wait
+run_tests tests-gpu-memory 90 -m gpu tests/gpu
+step benchmarks 200 "$python" -m benchmarks --out "$out"
 
 for log in example-rmsnorm_softmax example-torch_rmsnorm_training benchmarks; do
   [ -e "$out/$log.log" ] && printf '\n## %s\n\n```text\n%s\n```\n' "$log" "$(tail -n 60 "$out/$log.log")" >>"$summary"
 done
-for log in tests-gpu tests-rest; do
+for log in tests-gpu tests-torch-gpu tests-rest tests-gpu-memory; do
   printf '\n## %s\n\n```text\n%s\n```\n' "$log" "$(grep -E '^(FAILED|ERROR)|passed|failed' "$out/$log.log" | tail -n 40)" >>"$summary"
 done
-exit $failed
+[ ! -e "$out/failed" ]

@@ -274,6 +274,7 @@ def test_case_153_jax_array_over_several_devices_says_so(use: Use):
     done = in_subprocess(f"""
         import os, sys
         os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+        os.environ["JAX_PLATFORMS"] = "cpu"
         sys.path.insert(0, "tests")
         import jax, jax.numpy as jnp
         import tenferro_interop as tfi
