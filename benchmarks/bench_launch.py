@@ -39,11 +39,13 @@ def _axpy(
     handle, stream = axpy.handle_value, s.stream_handle
     names = {"s": s, "session": tfi.session, "axpy": axpy, "config": config, "x": x, "y": y, "n": ELEMENTS}
     launch = timed("s.launch(axpy, config, [2.0, x, y, n])", **names)
+    as_tuple = timed("s.launch(axpy, config, (2.0, x, y, n))", **names)
     prepared = timed("prepared()", prepared=s.prepare(axpy, config, [2.0, x, y, ELEMENTS]))
     opened = timed("with session(like=x) as s: s.launch(axpy, config, [2.0, x, y, n])", **names)
     c_loop = functools.partial(floor.run, handle, stream, slots)
     results["C loop"] = per_batch(c_loop, drain).as_dict()
     results["launch"] = beside(launch, c_loop, drain)
+    results["launch, arguments in a tuple"] = beside(as_tuple, c_loop, drain)
     results["prepared launch"] = beside(prepared, c_loop, drain)
     results["open + launch + close"] = beside(opened, c_loop, drain)
 
