@@ -116,6 +116,8 @@ cdef class SessionCore:
         self.stream_handle, self.context = stream, <void*>runtime.context
         self.legacy_stream = stream <= 2
         self.pending, self.held = None, None
+        if runtime.failed:
+            raise explain(FAILED_RUNTIME, -1, self, "session", None, ())
         if self.device_type != TFI_DL_CPU:
             status = tfi_driver.context_get_current(&current)
             if status == 0 and current != self.context:

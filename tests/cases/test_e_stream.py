@@ -1,13 +1,18 @@
-"""Public failure reports, section E: what stands for a stream (59).  No stream is used, so no GPU is needed."""
+"""Public failure reports, section E: streams of host memory (55), what stands for a stream (59).  Needs no GPU."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
+import torch
+from support import READING, Use, still_launches
 
 import tenferro_interop as tfi
 from tenferro_interop._stream import resolve
+from tenferro_interop.testing import FakeProducer
 
 
 class Answering:
@@ -113,3 +118,29 @@ def test_case_059_refused_stream_leaves_no_session_open(answer: Any):
         with pytest.raises(tfi.ValidationError):
             tfi.session("cuda", stream=Answering(answer))
         s.synchronize()
+
+
+# 55
+
+
+@pytest.mark.parametrize("use", READING)
+def test_case_055_host_memory_is_asked_for_without_a_stream(cpu_session: tfi.Session, use: Use):
+    x = FakeProducer((4,))
+    use(cpu_session, x)
+    assert [call.get("stream") for call in x.calls] == [None]
+
+
+@pytest.mark.parametrize("use", READING)
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "a subclass of torch.Tensor"])
+def test_case_055_every_framework_exports_host_memory_to_us(cpu_session: tfi.Session, use: Use, framework: str):
+    class Subclass(torch.Tensor):
+        pass
+
+    x = {
+        "numpy": np.ones(3, "f4"),
+        "torch": torch.ones(3),
+        "jax": jax.device_put(np.ones(3, "f4"), jax.devices("cpu")[0]),
+        "a subclass of torch.Tensor": torch.ones(3).as_subclass(Subclass),
+    }[framework]
+    use(cpu_session, x)
+    assert still_launches(cpu_session)

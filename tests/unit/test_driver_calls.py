@@ -242,7 +242,7 @@ with tfi.session("cuda") as s:
     assert lines == ["launch 719 CUDA_ERROR_LAUNCH_FAILED", "1"]
 
 
-def test_failed_barrier_names_the_last_launches_and_ends_the_runtime(run: Run):
+def test_case_121_fault_is_told_by_the_barrier_with_the_last_launches(run: Run):
     lines = run(
         NOTHING
         + """
@@ -254,13 +254,34 @@ with tfi.session("cuda") as s:
         s.synchronize()
     except tfi.BackendError as error:
         print(error.code, error.recent)
-    try:
-        s.launch(k, tfi.LaunchConfig(1, 1), [])
-    except tfi.RuntimeStateError as error:
-        print(error.op)
+    for use in (lambda: s.launch(k, tfi.LaunchConfig(1, 1), []), lambda: s.alloc_bytes(4), lambda: tfi.session("cuda")):
+        try:
+            use()
+        except tfi.RuntimeStateError as error:
+            print(error.op)
+print("closed")
 """
     )
-    assert lines == ["700 ['k']", "launch"]
+    assert lines == ["700 ['k']", "launch", "alloc_bytes", "session", "closed"]
+
+
+def test_case_117_reset_device_is_an_error_and_closing_works(run: Run):
+    lines = run(
+        NOTHING
+        + """
+with tfi.session("cuda") as s:
+    k = compiled(s)
+    for function in ("cuLaunchKernel", "cuStreamSynchronize", "cuEventRecord", "cuMemFreeAsync"):
+        fail(function, 709, 100)
+    for use in (lambda: s.launch(k, tfi.LaunchConfig(1, 1), []), s.synchronize):
+        try:
+            use()
+        except tfi.BackendError as error:
+            print(error.op, error.name)
+print("closed")
+"""
+    )
+    assert lines == ["launch CUDA_ERROR_CONTEXT_IS_DESTROYED", "synchronize CUDA_ERROR_CONTEXT_IS_DESTROYED", "closed"]
 
 
 def test_out_of_memory_is_named_and_the_session_works_on(run: Run):
