@@ -208,9 +208,10 @@ cdef str DLPACK = "__dlpack__"
 cdef object call_dlpack(obj, stream):
     """Ask for a versioned capsule, then once more without keywords if the producer knows none of them."""
     cdef PyObject* args[3]
-    args[0], args[1] = <PyObject*>obj, <PyObject*>OUR_VERSION
+    args[0] = <PyObject*>obj
     try:
         if stream is None:
+            args[1] = <PyObject*>OUR_VERSION
             return PyObject_VectorcallMethod(DLPACK, args, 1, VERSION_KEYWORD), True
         args[1], args[2] = <PyObject*>stream, <PyObject*>OUR_VERSION
         return PyObject_VectorcallMethod(DLPACK, args, 1, STREAM_KEYWORDS), True

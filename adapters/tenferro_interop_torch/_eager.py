@@ -11,6 +11,7 @@ to the kernel directly; what the kernel refuses there is given to the dispatcher
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,34 +30,29 @@ def make(_overload, _plans, _plan_of, _session, _empty, _empty_like, _is_compili
          _is_tracing, _recording, _autocast, _forward_ad, _Tensor, _Parameter, _refused, _type=type):
     def run({names}):
         {compact}
-        _plan = _plans.get(({key}))
-        if _plan is None:
-            _plan = _plan_of(({key}), {names})
-        {plan} = _plan
-        {made}
-        with _session(like={like}) as _s:
-            _s.launch(_function, _config, ({launched}))
-        return {result}
+{launch_in_run}
 
     def call(_self, {names}):
         if (_is_compiling() or _modes() or _functions() or _transforms() or _is_tracing()
                 or _forward_ad._current_level >= 0 {autocast} or {types} or ({recorded}) and _recording()):
             return _overload({names})
         try:
-            _plan = _plans.get(({key}))
-            if _plan is None:
-                _plan = _plan_of(({key}), {names})
-            {plan} = _plan
-            {made}
-            with _session(like={like}) as _s:
-                _s.launch(_function, _config, ({launched}))
-            return {result}
+{launch_in_call}
         except _refused:
             pass
         return _overload({names})
 
     return run, call
 """
+_LAUNCH = """\
+_plan = _plans.get(({key}))
+if _plan is None:
+    _plan = _plan_of(({key}), {names})
+{plan} = _plan
+{made}
+with _session(like={like}) as _s:
+    _s.launch(_function, _config, ({launched}))
+return {result}"""
 
 
 @dataclass(frozen=True)
@@ -143,15 +139,21 @@ def _fill(form: Form, autocast: bool) -> str:
         else f"{n} = _empty_like({spec.made_like(n)})"
         for n in form.makes
     ]
-    return _TEXT.format(
-        names=", ".join(p.name for p in form.arguments),
+    names = ", ".join(p.name for p in form.arguments)
+    launch = _LAUNCH.format(
+        names=names,
         key="".join(f"{part}, " for part in _key(form)),
         plan=", ".join(["_function", "_config", *fields, *values]),
-        compact="; ".join(f"{p.name} = {p.name}.contiguous()" for p in form.arguments if p.role == "input") or "pass",
         made="; ".join(made) or "pass",
         like=like,
         launched="".join(f"{p.name}, " for p in spec.parameters),
         result=", ".join(form.makes) or "None",
+    )
+    return _TEXT.format(
+        names=names,
+        launch_in_run=textwrap.indent(launch, " " * 8),
+        launch_in_call=textwrap.indent(launch, " " * 12),
+        compact="; ".join(f"{p.name} = {p.name}.contiguous()" for p in form.arguments if p.role == "input") or "pass",
         autocast="or _autocast()" if autocast else "",
         types=" or ".join(f"(_type({n}) is not _Tensor and _type({n}) is not _Parameter)" for n in form.tensors),
         recorded=" or ".join(f"{n}.requires_grad" for n in form.tensors),

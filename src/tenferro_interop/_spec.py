@@ -76,8 +76,8 @@ class KernelSpec:
     the geometry everything.
 
     Calling the spec launches on any DLPack tensors, on the current stream of the framework that owns the first one, and
-    returns the outputs: None, one, or a tuple.  Gradients are the adapters' business: `tenferro_interop_torch.op` and
-    `tenferro_interop_jax.op` make operators of a spec.
+    returns the outputs: None, one, or a tuple.  Gradients are an adapter's business: `tenferro_interop_torch.op` makes
+    a PyTorch operator of a spec.
 
     Raises `ValidationError` or `SignatureError` for a declaration that contradicts itself; a call raises what
     `Session.launch` raises.
@@ -110,9 +110,6 @@ class KernelSpec:
         self.source, self.name = source, name
         self.options = options or NvrtcOptions()
         self._outputs, self._values = dict(outputs or {}), dict(values or {})
-        self._used = set(PLACEHOLDER.findall(name)) | {rule for rule in self._outputs.values() if isinstance(rule, str)}
-        for rule in (config, *self._outputs.values(), *self._values.values()):
-            self._used.update(inspect.signature(rule).parameters if callable(rule) else ())
         self.parameters = read_parameters(source, name, signature, tuple(self._outputs), tuple(self._values))
         passed = {p.name for p in self.parameters if p.role in ("input", "inout", "scalar")}
         self._shape_rules = {key: _rule(f"outputs[{key!r}]", rule, passed) for key, rule in self._outputs.items()}
@@ -122,6 +119,9 @@ class KernelSpec:
         self._config = _rule("config", config, everything)
         for key in self._outputs:
             self._require_dtype(key)
+        used = {name for rule in (config, *self._outputs.values(), *self._values.values()) for name in _names_in(rule)}
+        used.update(PLACEHOLDER.findall(name), (p.dtype_of or "" for p in self.parameters if p.role == "output"))
+        self._planned_by = tuple(p.name for p in self.arguments if p.name in used)
         self._plan = functools.lru_cache(maxsize=256)(self._make_plan)
 
     @functools.cached_property
@@ -134,14 +134,13 @@ class KernelSpec:
         """The parameters that a caller passes, in the kernel's order."""
         return tuple(p for p in self.parameters if p.role in ("input", "inout", "scalar"))
 
-    @functools.cached_property
+    @property
     def planned_by(self) -> tuple[str, ...]:
         """Names of the arguments that decide what a call comes to, in the kernel's order.
 
         Calls that agree in these have equal plans.
         """
-        self._used.update(p.dtype_of for p in self.parameters if p.role == "output" and p.dtype_of)
-        return tuple(p.name for p in self.arguments if p.name in self._used)
+        return self._planned_by
 
     def made_like(self, output: str) -> str | None:
         """Return the argument whose shape and element type the output has, if the declaration alone says so."""
@@ -185,10 +184,9 @@ class KernelSpec:
         Raises `DTypeError` where a template has no instance for an element type, `ValidationError` where the geometry
         rule gives something else than a `LaunchConfig`.
         """
-        items = tuple(arguments.items())
-        if all(type(value) in _HASHABLE for value in arguments.values()):
-            return self._plan(items, tuple(type(value) for value in arguments.values()))
-        return self._make_plan(items, ())
+        items = tuple((name, arguments[name]) for name in self._planned_by)
+        types = tuple(type(value) for _, value in items)
+        return self._plan(items, types) if _HASHABLE.issuperset(types) else self._make_plan(items, types)
 
     def function(self, session: Session, kernel: str) -> Function:
         """Return the compiled kernel of one instance, as `LaunchPlan.kernel` names it, in a session."""
@@ -294,24 +292,25 @@ class KernelSpec:
 
 def _rule(what: str, rule: object, known: set[str]) -> Callable[[Mapping[str, Any]], Any]:
     """Return the rule as a function of all that is known; its parameters are looked up once, here."""
-    if not callable(rule):
-        if isinstance(rule, str) and rule not in known:
-            raise _unknown(what, [rule], known)
-        return (lambda arguments: arguments[rule]) if isinstance(rule, str) else lambda _: rule
-    names = list(inspect.signature(rule).parameters)
+    names = _names_in(rule)
     wrong = [name for name in names if name not in known]
     if wrong:
-        raise _unknown(what, wrong, known)
-    return lambda arguments: rule(*(arguments[name] for name in names))
+        raise ValidationError(
+            f"{what} must use names among {sorted(known)}, got {wrong}", op="KernelSpec", argument=what, actual=wrong
+        )
+    if isinstance(rule, str):
+        return lambda arguments: arguments[rule]
+    return (lambda arguments: rule(*(arguments[name] for name in names))) if callable(rule) else lambda _: rule
+
+
+def _names_in(rule: object) -> tuple[str, ...]:
+    """Return the kernel parameters that a rule looks at."""
+    if isinstance(rule, str):
+        return (rule,)
+    return tuple(inspect.signature(rule).parameters) if callable(rule) else ()
 
 
 _HASHABLE = frozenset({TensorSpec, int, float, bool, complex, str})  # what plans are cached for; 1, 1.0 and True differ
-
-
-def _unknown(what: str, wrong: list[str], known: set[str]) -> ValidationError:
-    return ValidationError(
-        f"{what} must use names among {sorted(known)}, got {wrong}", op="KernelSpec", argument=what, actual=wrong
-    )
 
 
 def _shape(name: str, shape: object) -> tuple[int, ...]:

@@ -106,7 +106,14 @@ def test_plan_is_the_same_object_for_the_same_shapes():
         {"n": 20},
     )
     assert spec.plan({"x": TensorSpec((4, 5), FLOAT32), "a": 2.0}) is plan
-    assert spec.plan({"x": x, "a": 2}) is not plan
+    assert spec.plan({"x": x, "a": 3.0}) is plan  # no rule looks at it
+
+
+def test_plan_tells_numbers_of_different_types_apart():
+    spec = scale(config=lambda a: LaunchConfig.flat(4, block=32 if type(a) is int else 64))
+    x = TensorSpec((4,), FLOAT32)
+    plans = [spec.plan({"x": x, "a": a}) for a in (1, 1.0, True)]
+    assert [plan.config.block[0] for plan in plans] == [32, 64, 64]
 
 
 def test_outputs_are_planned_for_symbolic_extents():
