@@ -19,5 +19,6 @@ include "enqueue.pxi"
 include "references.pxi"
 include "export.pxi"
 include "prepared.pxi"
+include "xla.pxi"
 
 tfi_fork_watch()

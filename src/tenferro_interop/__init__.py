@@ -36,6 +36,9 @@ from ._tensors import DeviceBytes as DeviceBytes
 from ._tensors import DeviceTensor as DeviceTensor
 from ._tensors import TensorMut as TensorMut
 from ._tensors import TensorRef as TensorRef
+from ._xla import XlaCall as XlaCall
+from ._xla import xla_call as xla_call
+from ._xla import xla_handler as xla_handler
 
 __all__ = [
     "AliasError",
@@ -73,5 +76,8 @@ __all__ = [
     "TensorSpec",
     "UnsupportedError",
     "ValidationError",
+    "XlaCall",
     "session",
+    "xla_call",
+    "xla_handler",
 ]

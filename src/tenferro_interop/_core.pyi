@@ -10,6 +10,12 @@ DL_CUDA: int
 DL_CUDA_HOST: int
 DL_CUDA_MANAGED: int
 REFUSALS: tuple[str, ...]
+XLA_READS: int
+XLA_MAKES: int
+XLA_UPDATES: int
+XLA_NUMBER: int
+XLA_MAX_PARAMETERS: int
+XLA_MAX_NUMBERS: int
 
 def install_hooks(
     *,
@@ -197,3 +203,6 @@ class PreparedCore:
     def __call__(self, args: Sequence[object] | None = None) -> None: ...
 
 def reference(session: SessionCore, obj: object, writable: bool, strided: bool, cls: type[Any]) -> tuple[str, Any]: ...
+def xla_capsule(cuda: bool) -> object: ...
+def xla_register(key: int, prepared: PreparedCore, names: bytes) -> None: ...
+def xla_number(prepared: PreparedCore, index: int) -> bytes | None: ...

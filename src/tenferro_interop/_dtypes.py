@@ -19,6 +19,11 @@ class DType(NamedTuple):
     bits: int
     lanes: int = 1
 
+    @staticmethod
+    def named(name: str) -> DType | None:
+        """Return the type of that name, such as ``float32``, or None."""
+        return BY_NAME.get(name)
+
     @property
     def itemsize(self) -> int:
         """Bytes of one element, all lanes included."""
