@@ -96,11 +96,34 @@ def _effects() -> Any:
 
 
 def _abstract(*tensors: Any, call: Call) -> tuple[list[Any], Any]:
-    results = [_result(call, name, made) for name, made in zip(call.results, call.result_specs(tensors), strict=True)]
+    like = _require_same_axes(tensors)
+    specs = zip(call.results, call.result_specs(tensors), strict=True)
+    results = [_result(call, name, made, like) for name, made in specs]
     return results, _effects() if call.has_side_effect else jax.extend.core.no_effects
 
 
-def _result(call: Call, name: str, made: tfi.TensorSpec) -> Any:
+def vary_together(tensors: Sequence[Any]) -> list[Any]:
+    """Let all arrays vary along the mesh axes of `jax.shard_map` that one of them varies along, as JAX's own do."""
+    types = [jax.typeof(x).mat for x in tensors]
+    axes = frozenset().union(*(each.varying for each in types))
+    missing = [tuple(sorted(axes - each.varying)) for each in types]
+    return [jax.lax.pcast(x, m, to="varying") if m else x for x, m in zip(tensors, missing, strict=True)]
+
+
+def _require_same_axes(tensors: Sequence[Any]) -> Any:
+    """Return an argument whose mesh, and axes of `jax.shard_map` that it varies along, are those of the results too."""
+    first, *others = (x.mat for x in tensors)
+    if any(each != first for each in others):
+        raise tfi.UnsupportedError(
+            f"arguments of an operator must vary along the same axes inside shard_map, got {[first, *others]}. Use "
+            '`jax.lax.pcast(x, axes, to="varying")`',
+            op="op",
+            actual=[first, *others],
+        )
+    return tensors[0]
+
+
+def _result(call: Call, name: str, made: tfi.TensorSpec, like: Any) -> Any:
     dtype = jax.numpy.dtype(made.dtype.name)
     if jax.dtypes.canonicalize_dtype(dtype) != dtype:
         raise tfi.DTypeError(
@@ -110,7 +133,9 @@ def _result(call: Call, name: str, made: tfi.TensorSpec) -> Any:
             argument=name,
             actual=made.dtype,
         )
-    return jax.core.ShapedArray(made.shape, dtype)
+    whole = jax.sharding.PartitionSpec(*(None for _ in made.shape))
+    sharding = jax.sharding.NamedSharding(like.sharding.mesh, whole)
+    return like.update(shape=made.shape, dtype=dtype, weak_type=False, sharding=sharding)
 
 
 def _lower(ctx: Any, *operands: Any, call: Call, device: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import tenferro_interop as tfi
 
 from ._gradients import Vjp, with_gradient
-from ._handler import Call, Numbers, launch
+from ._handler import Call, Numbers, launch, vary_together
 
 
 class Op:
@@ -22,8 +22,6 @@ class Op:
     """
 
     spec: tfi.KernelSpec
-    _leading: tuple[str, ...]
-    _has_side_effect: bool
     _apply: Callable[..., Any]
 
     def __init__(self) -> None:
@@ -94,6 +92,8 @@ def op(
     if not isinstance(spec, tfi.KernelSpec):
         raise _invalid("spec", "be a KernelSpec", spec)
     call = Call(spec, Numbers({}), tuple(vmap or ()), has_side_effect)
+    if not call.inputs:
+        raise _invalid("spec", "take a tensor that says where to run", spec.name)
     if not call.results:
         raise _invalid("spec", "write a tensor, for JAX sees only results", spec.name)
     wrong = [name for name in call.leading if name not in call.inputs]
@@ -107,8 +107,9 @@ def op(
         return tuple(made)
 
     made = object.__new__(Op)
-    made.spec, made._leading, made._has_side_effect = spec, call.leading, has_side_effect
-    made._apply = jax.jit(bind if vjp is None else with_gradient(call, bind, vjp), static_argnums=0)
+    made.spec = spec
+    apply = bind if vjp is None else with_gradient(call, bind, vjp)
+    made._apply = jax.jit(lambda numbers, *tensors: apply(numbers, *vary_together(tensors)), static_argnums=0)
     return made
 
 
