@@ -59,8 +59,9 @@ run_examples() {
 step install 60 "$python" -m pip install --quiet --no-build-isolation --no-deps -e .
 workers=()
 has xdist && workers=(-n 6)
-run_tests tests-gpu 220 -m gpu tests --ignore=tests/gpu --ignore=tests/torch &
+run_tests tests-gpu 220 -m gpu tests --ignore=tests/gpu --ignore=tests/torch --ignore=tests/jax &
 run_tests tests-torch-gpu 220 -m gpu tests/torch &
+run_tests tests-jax-gpu 220 -m gpu tests/jax &
 run_tests tests-rest 220 -m "not gpu" tests --ignore=tests/meta "${workers[@]}" &
 run_examples &
 step build-a-peer 120 "$python" -c "import torch; from benchmarks._peers import torch_extension as make
@@ -72,7 +73,7 @@ step benchmarks 200 "$python" -m benchmarks --out "$out"
 for log in example-rmsnorm_softmax example-torch_rmsnorm_training benchmarks; do
   [ -e "$out/$log.log" ] && printf '\n## %s\n\n```text\n%s\n```\n' "$log" "$(tail -n 60 "$out/$log.log")" >>"$summary"
 done
-for log in tests-gpu tests-torch-gpu tests-rest tests-gpu-memory; do
+for log in tests-gpu tests-torch-gpu tests-jax-gpu tests-rest tests-gpu-memory; do
   printf '\n## %s\n\n```text\n%s\n```\n' "$log" "$(grep -E '^(FAILED|ERROR)|passed|failed' "$out/$log.log" | tail -n 40)" >>"$summary"
 done
 [ ! -e "$out/failed" ]
